@@ -60,27 +60,34 @@ install_packages() {
 digest() { cat "$@" | sha256sum | cut -d' ' -f1; }
 done_before() { [ "$(cat ".setup/$1" 2>/dev/null)" = "$2" ]; }
 
+# torch is named in each pip command that could pull another build of it.
+torch=${TORCH_SPEC:-torch==2.13.0}
+
+# What the build needs.
 install_python_packages() {
-  # torch is named in each pip command that could pull another build of it.
-  local torch=${TORCH_SPEC:-torch==2.13.0}
   local onnx  # tests hold a list of one version's cases
   onnx=$(grep -o 'onnx==[0-9.]*' setup.cfg)
-  local packages=("$torch" transformers numpy pybind11 "$onnx" "setuptools>=68" wheel)
-  [ $tests = yes ] && packages+=(pytest pytest-xdist hypothesis safetensors expecttest jsonschema
-    onnxruntime onnxscript onnxslim polygraphy torchao pydantic pyyaml standardwebhooks clang-format==23.1.5 ruff==0.17.6)
-  local stamp="${packages[*]}"
-  done_before "pip-$tests" "$stamp" && return
-  say "Installing Python packages into .venv"
-  .venv/bin/python -m pip install -q --disable-pip-version-check "${packages[@]}"
-  echo "$stamp" >".setup/pip-$tests"
+  pip_install pip "PyTorch" "$torch" transformers numpy pybind11 "$onnx" "setuptools>=68" wheel
 }
 
-install_service_packages() {
-  local packages=(cryptography fastapi httpx prometheus-client sqlmodel uvicorn)
-  done_before pip-service "${packages[*]}" && return
-  say "Installing the compile service's Python packages into .venv"
-  .venv/bin/python -m pip install -q --disable-pip-version-check "${packages[@]}"
-  echo "${packages[*]}" >.setup/pip-service
+# What it does not need: installed beside it.
+install_more_packages() {
+  [ $service = no ] || pip_install pip-service "the compile service's packages" cryptography fastapi \
+    httpx prometheus-client sqlmodel uvicorn
+  [ $tests = no ] || pip_install pip-tests "the tests' packages" "$torch" pytest pytest-xdist hypothesis \
+    safetensors expecttest jsonschema onnxruntime onnxscript onnxslim polygraphy torchao pydantic pyyaml \
+    standardwebhooks clang-format==23.1.5 ruff==0.17.6
+  # Tests that need a server are skipped where it cannot be had.
+  [ $tests = no ] || scripts/triton_fixture.sh >.setup/triton_folder || true
+}
+
+pip_install() {  # pip_install STAMP WHAT PACKAGES…
+  local stamp=$1 what=$2
+  shift 2
+  done_before "$stamp" "$*" && return
+  say "Installing $what into .venv"
+  .venv/bin/python -m pip install -q --disable-pip-version-check "$@"
+  echo "$*" >".setup/$stamp"
 }
 
 # Tests of the provider are skipped where its headers cannot be had.
@@ -118,9 +125,10 @@ build() {
   fi
   configure_provider
   configure_triton
-  # Tests that need a server are skipped where it cannot be had.
-  [ $tests = no ] || scripts/triton_fixture.sh >.setup/triton_folder || true
-  ninja -C build --quiet
+  install_more_packages &
+  local packages=$!
+  ninja -C build --quiet || { kill $packages 2>/dev/null; return 1; }
+  wait $packages
   if ! done_before editable "$stamp"; then
     # Makes the package importable and the backend known to torch.compile by name.
     .venv/bin/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e . \
@@ -133,5 +141,4 @@ python=$(find_python)
 install_packages
 [ -x .venv/bin/python ] || { say "Making .venv"; "$python" -m venv .venv; }
 install_python_packages
-[ $service = no ] || install_service_packages
 build
