@@ -25,6 +25,7 @@ from ._fx.splitting import record_of, split
 from ._fx.whole_graph import whole_graph
 from ._native import C
 from ._torch import compat, encoder_layers, filled_places, graph_breaks, other_storage
+from ._torch.detached import keep_detached
 from ._torch.guards import of_graph
 from ._torch.kept_composites import keep_composites, use_own_attention
 from .compilations import Compilation
@@ -63,7 +64,7 @@ def compile_captured(aot, module: fx.GraphModule, example_inputs, settings: Sett
         _refuse_other_storage(module)
         with keep_composites(), compat.views_by_their_facts(), (
                 parameter_names.known_from(module)), two_four.known_from(module, example_inputs):
-            return aot(module, example_inputs)
+            return keep_detached(module, aot(module, example_inputs))
     except WholeGraph as error:
         return _uncompiled(module, settings, error, watch)
     except Exception as error:  # of many types: whatever PyTorch's tracing of a graph raises

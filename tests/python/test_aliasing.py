@@ -321,3 +321,21 @@ def test_torchscript(script):
     program = tv.compile(module, [x.clone()], min_block_size=1)
     assert tv.engines(program)
     compare_programs(program, Scripted())
+
+
+DETACHED = {
+    "argument": lambda x: x.detach(),
+    "beside a view": lambda x: (x.view(-1), x.detach()),
+    "of a view": lambda x: x.view(-1).detach(),
+    "of a transposed argument": lambda x: x.t().detach(),
+}
+
+
+@pytest.mark.parametrize("name", DETACHED)
+def test_what_is_detached_is_no_view(name):
+    """So that it can be given other data, and be traced behind that."""
+    x = torch.randn(3, 5)
+    got, want = (flat(f(x)) for f in (vulkan(DETACHED[name]), DETACHED[name]))
+    for ours, theirs in zip(got, want, strict=True):
+        assert ours._is_view() == theirs._is_view()
+        assert ours.data_ptr() == x.data_ptr()
