@@ -1,5 +1,5 @@
-"""Results that share memory with an argument, or with another result, and are no views: `x.detach()`.
-AOTAutograd makes them anew as views."""
+"""Results that share memory with an argument, or with another result, and are no views:
+`x.detach()`. AOTAutograd makes them anew as views."""
 
 import torch
 from torch import fx
