@@ -5,7 +5,6 @@
 
 #include "converters/kit/steps.h"
 #include "csrc/graph/strided.h"
-#include "csrc/rewriter.h"
 
 namespace tv {
 namespace {
@@ -178,7 +177,9 @@ ValueId scatter_apart(const NodeContext& c, Rewriter& r, ValueId source, const P
   };
   ValueId rest = of("sub", range(r, count), *part.offset.constant(), DType::kI32);
   ValueId inside = of("ge", rest, 0, DType::kBool);
-  ValueId from = of("mul", rest, 0, DType::kI32);
+  const ValueId zero = r.add(
+      "aten::full", {attr_arg("size", Shape{}), attr_arg("fill_value", Expr(0))}, DType::kI32, {});
+  ValueId from = zero;
   const auto require = [&](ValueId holds) {
     inside = r.pointwise("logical_and", {inside, holds}, DType::kBool);
   };
@@ -192,7 +193,6 @@ ValueId scatter_apart(const NodeContext& c, Rewriter& r, ValueId source, const P
     from = r.pointwise("add", {from, step}, DType::kI32);
   }
   require(of("eq", rest, 0, DType::kBool));
-  const ValueId zero = of("mul", from, 0, DType::kI32);
   const ValueId taken =
       r.add("aten::gather",
             {tensor_arg("self", flat(r, source)), attr_arg("dim", Expr(0)),
