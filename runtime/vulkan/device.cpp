@@ -217,11 +217,16 @@ uint64_t Device::submit(VkCommandBuffer commands, TimelineValue before, Timeline
     info.pWaitDstStageMask = &kStage;
   }
   if (lost() || loses_device()) check(VK_ERROR_DEVICE_LOST, "submit");
-  const std::lock_guard lock(queue_mutex_);
-  const uint64_t number = submitted_.load(std::memory_order_relaxed) + 1;
-  signal_values[0] = number;
-  check(api_.vkQueueSubmit(queue_, 1, &info, VK_NULL_HANDLE), "submit");
-  submitted_.store(number, std::memory_order_release);
+  VkResult result = VK_SUCCESS;
+  uint64_t number = 0;
+  {
+    const std::lock_guard lock(queue_mutex_);
+    number = submitted_.load(std::memory_order_relaxed) + 1;
+    signal_values[0] = number;
+    result = api_.vkQueueSubmit(queue_, 1, &info, VK_NULL_HANDLE);
+    if (result == VK_SUCCESS) submitted_.store(number, std::memory_order_release);
+  }
+  check(result, "submit");
   return number;
 }
 
@@ -291,10 +296,12 @@ void Device::bind_sparse(VkBuffer buffer, const std::vector<VkSparseMemoryBind>&
   info.pBufferBinds = &memory;
   info.signalSemaphoreCount = 1;
   info.pSignalSemaphores = &semaphore;
+  VkResult result = VK_SUCCESS;
   {
     const std::lock_guard lock(queue_mutex_);
-    check(api_.vkQueueBindSparse(queue_, 1, &info, VK_NULL_HANDLE), "bind memory");
+    result = api_.vkQueueBindSparse(queue_, 1, &info, VK_NULL_HANDLE);
   }
+  check(result, "bind memory");
   wait_for(semaphore, one, "bind memory");
 }
 
@@ -340,6 +347,15 @@ OwnedQueryPool Device::make_timestamps(uint32_t count) {
   VkQueryPool pool = VK_NULL_HANDLE;
   check(api_.vkCreateQueryPool(api_.device, &info, nullptr, &pool), "profile");
   return {api_, pool};
+}
+
+void Device::mark_lost() {
+  if (lost()) return;
+  // Behind this nobody waits, and memory is freed: what still runs has to end before. On a device
+  // that is lost this returns at once.
+  const std::lock_guard lock(queue_mutex_);
+  api_.vkDeviceWaitIdle(api_.device);
+  lost_.store(true, std::memory_order_release);
 }
 
 void Device::check(VkResult result, const char* what) {

@@ -91,7 +91,7 @@ class Device {
   /// Throws Error(kDevice) "[what] …" unless `result` is a success; remembers a lost device.
   void check(VkResult result, const char* what);
   bool lost() const { return lost_.load(std::memory_order_relaxed); }
-  void mark_lost() { lost_.store(true, std::memory_order_relaxed); }
+  void mark_lost();
 
  private:
   void wait_for(VkSemaphore semaphore, uint64_t value, const char* what);

@@ -355,7 +355,8 @@ BYTES_AGAIN = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": Fals
      "256 times"),
     ("normalizer", DOUBLED | {"content": "x" * 70000}, "a" * 1000, "64 MiB"),
     ("pre_tokenizer", {"type": "Sequence", "pretokenizers": [BYTES_AGAIN] * 40}, "é", "64 MiB"),
-    ("decoder", {"type": "Sequence", "decoders": [DOUBLED] * 40}, [0], "256 times")])
+    ("decoder", {"type": "Sequence", "decoders": [DOUBLED] * 40}, [0], "256 times"),
+], ids=["doubled", "doubled-long", "bytes", "long-content", "pre_tokenizer", "decoder"])
 def test_a_short_file_makes_no_endless_text(member, value, request_, most, tmp_path):
     data = {"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}, member: value}
     (tmp_path / "tokenizer.json").write_text(json.dumps(data))
