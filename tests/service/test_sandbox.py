@@ -4,14 +4,18 @@ import json
 import os
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import onnx
 import pytest
 
 import torch_vulkan as tv
 import torch_vulkan.service.local_runner as local_runner
+import torch_vulkan.service.sandbox as sandbox
 from torch_vulkan.service.runner import Run
-from torch_vulkan.service.sandbox import PYTHON, Limits, boxed, bubblewrap, environment, why_not
+from torch_vulkan.service.sandbox import (
+    PYTHON, Limits, boxed, bubblewrap, environment, sandboxed, why_not)
 from torch_vulkan.service.store import Store
 
 from workloads.service_process import layers, until
@@ -20,43 +24,147 @@ needs_bwrap = pytest.mark.skipif(why_not(shutil.which("bwrap")) != "",
                                  reason=why_not(shutil.which("bwrap")))
 
 
-def sandboxed(folder, script):
-    out = folder / "out"
-    out.mkdir(exist_ok=True)
-    model = folder / "model"
+AS_A_USER = {"user": 65534, "group": 65534, "extra_groups": []}
+
+
+def users_python():
+    """One that a user other than root can run; "": none."""
+    for python in (PYTHON, "/usr/bin/python3"):
+        tried = [bubblewrap(), "--unshare-all", "--ro-bind", "/", "/", python, "-c",
+                 f"import os; os.stat({str(Path(tv.__file__))!r})"]
+        try:
+            if subprocess.run(tried, **AS_A_USER, capture_output=True).returncode == 0:
+                return python
+        except OSError:
+            pass
+    return ""
+
+
+@pytest.fixture(params=["as it is", "user"])
+def boxed_run(request, tmp_path, monkeypatch):
+    """Runs Python in a sandbox; where root tests, by a service of root's and by a user's."""
+    model, out = tmp_path / "model", tmp_path / "out"
     model.write_bytes(b"model")
-    return subprocess.run(boxed(["/bin/sh", "-c", script], bubblewrap(), model, out),
-                          capture_output=True, text=True, timeout=60, env=environment())
+    out.mkdir()
+    if request.param == "as it is":
+        return lambda script, limits=Limits(): subprocess.run(
+            sandboxed([PYTHON, "-c", script], bubblewrap(), limits, model, out), text=True,
+            capture_output=True, timeout=120, env=environment())
+    if os.geteuid() != 0:
+        pytest.skip("as it is, it is a user's")
+    python = users_python()
+    if not python:
+        pytest.skip("no other user can run Python and read the package here")
+    monkeypatch.setattr(sandbox, "PYTHON", python)
+    monkeypatch.setattr(sys, "base_prefix", str(Path(os.path.realpath(python)).parents[1]))
+    out.chmod(0o777)
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(folder.stat().st_mode | 0o055)
+
+    def run(script, limits=Limits()):
+        command = boxed([python, "-c", script], bubblewrap(), model, out)
+        limit = (f"import os, resource, sys; n = {limits.memory_bytes}; resource.setrlimit("
+                 "resource.RLIMIT_DATA, (n, n)); os.execv(sys.argv[1], sys.argv[1:])")
+        return subprocess.run([python, "-I", "-S", "-c", limit, *command], text=True,
+                              capture_output=True, timeout=120, env=environment(), **AS_A_USER)
+    return run
 
 
 @needs_bwrap
 @pytest.mark.parametrize("script", [
-    "cat {folder}/secret", "ls {folder}/other", "echo x > {folder}/model",
-    "echo x > /usr/x", "cat /etc/passwd", "ls /root /home",
-    "cat /proc/1/environ | grep -q TORCH_VULKAN_API_KEY",
-    "exec 3<>/dev/tcp/127.0.0.1/{port}", "mount -t tmpfs none /mnt",
-], ids=["file", "folder", "model", "system", "etc", "home", "environment", "network", "mount"])
-def test_a_task_cannot(tmp_path, service, monkeypatch, script):
+    "open('{folder}/secret').read()", "os.listdir('{folder}/other')",
+    "open('{folder}/model', 'w')", "open('/usr/x', 'w')", "open('/etc/passwd')",
+    "os.listdir('/home')", "open('/dev/x', 'w')",
+    "assert any(b'TORCH_VULKAN_API_KEY' in open('/proc/%s/environ' % p, 'rb').read()"
+    " for p in os.listdir('/proc') if p.isdigit())",
+    "socket.create_connection(('127.0.0.1', {port}), 5)",
+    "check(libc.mount(b'none', b'/mnt', b'tmpfs', 0, None))",
+    "check(libc.unshare(0x10000000))", "check(libc.syscall(425, 8, bytes(120)))",
+    "os.fork()", "subprocess.run(['/bin/true'])", "os.posix_spawn('/bin/true', ['true'], {{}})",
+    "check(libc.syscall(435, bytes(64), 64))", "os.setuid(0)", "os.chown('{folder}/out', 0, 0)",
+], ids=["file", "folder", "model", "system", "etc", "home", "dev", "environment", "network",
+        "mount", "namespace", "io_uring", "fork", "process", "spawn", "clone3", "setuid", "chown"])
+def test_a_task_cannot(script, tmp_path, service, monkeypatch, boxed_run):
     monkeypatch.setenv("TORCH_VULKAN_API_KEY", service.key)
     (tmp_path / "secret").write_text("secret")
     (tmp_path / "other").mkdir()
     script = script.format(folder=tmp_path, port=service.url.rpartition(":")[2])
-    done = sandboxed(tmp_path, f"bash -c '{script}'")
-    assert done.returncode != 0 and "secret" not in done.stdout
+    done = boxed_run("import ctypes, os, socket, subprocess\n"
+                     "libc = ctypes.CDLL(None, use_errno=True)\n"
+                     "def check(result):\n"
+                     "    if result < 0: raise OSError(ctypes.get_errno(), 'refused')\n"
+                     f"print('tries', flush=True)\n{script}")
+    assert done.returncode != 0 and done.stdout == "tries\n", (done.stdout, done.stderr)
+    assert "Error" in done.stderr and "NameError" not in done.stderr, done.stderr
     assert (tmp_path / "model").read_bytes() == b"model"
 
 
 @needs_bwrap
-def test_a_task_can_read_the_model_and_write_to_its_folder(tmp_path):
-    done = sandboxed(tmp_path, f"cat {tmp_path}/model > {tmp_path}/out/copy && ls /dev")
-    assert done.returncode == 0, done.stderr
+def test_a_task_can_read_the_model_and_write_to_its_folder(tmp_path, boxed_run):
+    (tmp_path / "out" / "task.json").write_text("{}")
+    (tmp_path / "out" / "task.json").chmod(0o644)
+    done = boxed_run(f"import os, threading; os.chdir({str(tmp_path)!r})\n"
+                     "open('out/copy', 'wb').write(open('model', 'rb').read())\n"
+                     "open('/tmp/x', 'w').write('x'); open('/dev/shm/x', 'w').write('x')\n"
+                     "started = [threading.Thread(target=print, args=(i,)) for i in range(99)]\n"
+                     "[one.start() for one in started]; [one.join() for one in started]\n"
+                     "print(open('out/task.json').read(), os.listdir('/dev'))")
+    assert done.returncode == 0 and "{}" in done.stdout, done.stderr
     assert (tmp_path / "out" / "copy").read_bytes() == b"model"
 
 
 @needs_bwrap
-def test_only_its_own_processes_are_seen(tmp_path):
-    done = sandboxed(tmp_path, "ls -d /proc/[0-9]* | wc -l")
+def test_the_user_of_root_s_tasks_is_not_root(boxed_run):
+    done = boxed_run("import os; print(sum(os.getresuid()) > 0, "
+                     "[line for line in open('/proc/self/status') if line[:6] in "
+                     "('CapPrm', 'CapEff', 'CapAmb') and int(line.split()[1], 16)])")
+    assert done.stdout == "True []\n" or os.geteuid() != 0, (done.stdout, done.stderr)
+
+
+@needs_bwrap
+def test_only_its_own_processes_are_seen(boxed_run):
+    done = boxed_run("import os; print(sum(p.isdigit() for p in os.listdir('/proc')))")
     assert int(done.stdout) < 6
+
+
+@needs_bwrap
+@pytest.mark.parametrize("how", ["threads", "raw"])
+def test_threads_end(boxed_run, how):
+    """A fork bomb of threads; their limit is the task's, and its own."""
+    start = {"threads": "threading.Thread(target=time.sleep, args=(3,), daemon=True).start()",
+             "raw": "raw()"}[how]
+    done = boxed_run(f"""
+import ctypes, mmap, os, threading, time
+libc = ctypes.CDLL(None, use_errno=True)
+memory = mmap.mmap(-1, 1 << 20)
+top = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + (1 << 19)
+pause = ctypes.cast(libc.pause, ctypes.c_void_p)
+def raw():  # no stacks of their own, all in pause()
+    flags = 0x100 | 0x200 | 0x400 | 0x800 | 0x10000  # VM, FS, FILES, SIGHAND, THREAD
+    if libc.clone(pause, ctypes.c_void_p(top - 4096 * (count % 64)), flags, None) < 0:
+        raise RuntimeError(os.strerror(ctypes.get_errno()))
+count = 0
+try:
+    while count < 50000:
+        {start}
+        count += 1
+except RuntimeError as error:
+    print(count, error, flush=True)
+os._exit(0)
+""")
+    most = max(512, 4 * os.cpu_count())
+    assert 50 < int(done.stdout.split()[0]) <= most, (done.stdout, done.stderr)
+
+
+@needs_bwrap
+@pytest.mark.parametrize("script, error", [
+    ("bytearray(3 << 30)", "MemoryError"),
+    ("open('/tmp/x', 'wb').write(bytes(3 << 29))", "No space left"),
+    ("open('/dev/shm/x', 'wb').write(bytes(1 << 29))", "No space left"),
+], ids=["private", "tmp", "shm"])
+def test_memory_ends(boxed_run, script, error):
+    done = boxed_run(script, Limits(memory_bytes=5 << 29))
+    assert done.returncode != 0 and error in done.stderr, (done.stdout, done.stderr)
 
 
 @pytest.mark.parametrize("kind", ["link", "folder", "fifo"])
@@ -80,14 +188,20 @@ def ended(runner, run):
     ({"memory_bytes": 1 << 30}, "bytearray(3 << 30)", "its log says more", True),
     ({"cpu_seconds": 1}, "while True: pass", "more than 1 s of the CPU", False),
     ({"seconds": 1}, "import time; time.sleep(100)", "longer than 1 s", False),
+    ({"memory_bytes": 1 << 28}, "import mmap, time; m = mmap.mmap(-1, 1 << 29)\n"
+     "for i in range(0, 1 << 29, 4096): m[i] = 1\ntime.sleep(100)",
+     "bytes of shared memory", False),
+    ({"memory_bytes": 1 << 28}, "import os, time; f = os.memfd_create('x')\n"
+     "for i in range(512): os.write(f, bytes(1 << 20))\ntime.sleep(100)",
+     "bytes of shared memory", False),
     ({}, "import os; os.kill(os.getpid(), 9)", "signal 9", True),
-], ids=["memory", "cpu", "seconds", "killed"])
+], ids=["memory", "cpu", "seconds", "shared", "memfd", "killed"])
 def test_a_run_has_limits(tmp_path, monkeypatch, limit, script, says, again):
     monkeypatch.setattr(local_runner, "task_command", lambda *_: [PYTHON, "-c", script])
     runner = local_runner.LocalRunner(tmp_path, 1, Limits(**limit), None)
     status = ended(runner, Run("1-1", 1, tmp_path / "model", "", {}))
     assert says in status.fault and status.again == again
-    assert ("MemoryError" in runner.logs(1, 0).decode()) == ("memory_bytes" in limit)
+    assert ("MemoryError" in runner.logs(1, 0).decode()) == ("bytearray" in script)
     runner.forget("1-1")
     assert [*(tmp_path / "runs").iterdir()] == []
 

@@ -15,7 +15,7 @@ from sqlmodel import Session, func, select
 from .database import Database
 from .errors import ServiceError
 from .requests import PublishRequest
-from .sandbox import Limits, boxed, environment, limited, task_command
+from .sandbox import Limits, environment, limited, sandboxed, task_command
 from .signing import Signer
 from .store import Keeping
 from .tables import Artifact, Device
@@ -138,9 +138,11 @@ class Publisher:
         # To a file: its size is limited, which that of a pipe is not.
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as output:
             if self._bwrap:
-                command = boxed(command, self._bwrap, path, Path(folder))
+                command = sandboxed(command, self._bwrap, _CHECKED, path, Path(folder))
+            else:
+                command = limited(command, _CHECKED)
             try:
-                done = subprocess.run(limited(command, _CHECKED), cwd=folder, stdout=output,
+                done = subprocess.run(command, cwd=folder, stdout=output,
                                       stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
                                       timeout=_CHECKED.seconds, env=environment())
             except subprocess.TimeoutExpired:

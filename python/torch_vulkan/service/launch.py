@@ -1,9 +1,12 @@
 """Puts limits on itself, then becomes the task: a file run by its path, with the standard library
 alone.
 
-    launch.py PARENT MEMORY_BYTES CPU_SECONDS FILE_BYTES [--unpack BUNDLE FOLDER] COMMAND…
+    launch.py PARENT MEMORY_BYTES CPU_SECONDS FILE_BYTES [--unpack BUNDLE FOLDER]
+        [--give USER GROUP MODEL FOLDER] COMMAND…
 
-A bundle's files are written before: the task is to see them, and not to change them.
+A bundle's files are written before: the task is to see them, and not to change them. Where root
+starts a task that becomes another user, the model is given to the group to read, and the folder to
+the user.
 The task ends with the process that started it, however that ends.
 """
 
@@ -28,6 +31,9 @@ def main() -> None:
     if command[0] == "--unpack":
         _unpack(*command[1:3])
         command = command[3:]
+    if command[0] == "--give":
+        _give(int(command[1]), int(command[2]), Path(command[3]), Path(command[4]))
+        command = command[5:]
     for limit, value in ((resource.RLIMIT_DATA, memory), (resource.RLIMIT_FSIZE, file_size),
                          (resource.RLIMIT_NOFILE, _OPEN_FILES), (resource.RLIMIT_CORE, 0)):
         resource.setrlimit(limit, (value, value))
@@ -45,6 +51,15 @@ def _unpack(path: str, folder: str) -> None:
         bundle.unpack(Path(path), Path(folder))
     except (ValueError, OSError) as error:
         sys.exit(f"the model's files cannot be unpacked: {error}")
+
+
+def _give(user: int, group: int, model: Path, folder: Path) -> None:
+    for path in (model, *(model.rglob("*") if model.is_dir() else ())):
+        os.chown(path, -1, group, follow_symlinks=False)
+        path.chmod(path.stat().st_mode | (0o050 if path.is_dir() else 0o040))
+    for path in (folder, *folder.iterdir()):
+        if path != model:
+            os.chown(path, user, group, follow_symlinks=False)
 
 
 if __name__ == "__main__":

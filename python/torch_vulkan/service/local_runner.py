@@ -12,8 +12,9 @@ from pathlib import Path
 
 from . import bundle, task_logs, timings
 from .runner import Run, Status
-from .sandbox import Limits, boxed, environment, limited, task_command
+from .sandbox import Limits, environment, limited, sandboxed, task_command
 from .task_logs import TaskLogs
+from .usage import shared_bytes
 
 
 @dataclass
@@ -66,12 +67,14 @@ class LocalRunner:
             (folder / timings.NAME).write_bytes(run.timings)
         command = task_command("build", str(request))
         if self._bwrap:
-            command = boxed(command, self._bwrap, model, folder)
+            command = sandboxed(command, self._bwrap, self._limits, model, folder, unpack)
+        else:
+            command = limited(command, self._limits, unpack)
         log = self._logs.path(run.task)
         with open(log, "ab") as output:
             process = subprocess.Popen(
-                limited(command, self._limits, unpack), stdin=subprocess.DEVNULL, stdout=output,
-                stderr=output, env=environment(), cwd=folder, start_new_session=True)
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                env=environment(), cwd=folder, start_new_session=True)
         self._runs[run.id] = _Process(process, folder, log, time.monotonic())
 
     def status(self, run_id: str) -> Status:
@@ -90,6 +93,8 @@ class LocalRunner:
             self._end(run, f"took longer than {self._limits.seconds} s")
         elif run.log.stat().st_size > task_logs.LONGEST:
             self._end(run, f"wrote a log of more than {task_logs.LONGEST >> 20} MiB")
+        elif shared_bytes(run.process.pid) > self._limits.memory_bytes:
+            self._end(run, f"used more than {self._limits.memory_bytes} bytes of shared memory")
 
     def _fault(self, run: _Process, code: int) -> tuple[str, bool]:
         """What to say of a run that left no result, and whether another may end better."""

@@ -1,6 +1,7 @@
 """The command line of a task: limits, and bubblewrap around it."""
 
 import os
+import secrets
 import shutil
 import sys
 from dataclasses import dataclass
@@ -17,6 +18,12 @@ _SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc
            "/etc/vulkan", "/etc/glvnd", "/sys")
 _GPUS = ("/dev/dri", "/dev/kfd", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-modeset",
          "/dev/dxg", *(f"/dev/nvidia{i}" for i in range(16)))
+# What a task may write to in memory: bytes.
+_IN_MEMORY = {"/tmp": 1 << 30, "/dev/shm": 64 << 20}
+_LEAST_THREADS = 512
+# Nobody's: systemd, too, takes users of services from these (DynamicUser).
+_GROUP = 61184
+_USERS = range(_GROUP + 1, 65520)
 
 
 @dataclass(frozen=True)
@@ -24,7 +31,7 @@ class Limits:
     """What one task may use.
 
     Attributes:
-        memory_bytes: private memory.
+        memory_bytes: private memory, and as much that is shared.
         cpu_seconds: of all its threads.
         seconds: from its start to its end.
         output_bytes: its largest file.
@@ -52,31 +59,74 @@ def environment() -> dict[str, str]:
     return kept | {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "TORCH_VULKAN_SYSTEM_CACHE": "/none"}
 
 
-def limited(command: list[str], limits: Limits, unpack: tuple[Path, Path] | None = None
-            ) -> list[str]:
-    """The command under limits, ended with this process; `unpack`: a bundle, and the folder for its
-    files, which are there before the command begins."""
+def limited(command: list[str], limits: Limits, unpack: tuple[Path, Path] | None = None,
+            give: tuple[int, int, Path, Path] | None = None) -> list[str]:
+    """The command under limits, ended with this process.
+
+    Args:
+        unpack: a bundle, and the folder for its files, which are there before the command begins.
+        give: a user, its group, the model and the folder that it is to read and write.
+    """
     before = ["--unpack", *map(str, unpack)] if unpack else []
+    before += ["--give", *map(str, give)] if give else []
     launcher = Path(__file__).with_name("launch.py")
     return [PYTHON, "-I", "-S", str(launcher), str(os.getpid()), str(limits.memory_bytes),
             str(limits.cpu_seconds), str(limits.output_bytes), *before, *command]
 
 
-def boxed(command: list[str], bwrap: str, model: Path, out: Path) -> list[str]:
+def boxed(command: list[str], bwrap: str, model: Path, out: Path, user: int = -1) -> list[str]:
     """The command without network, with the system, the model (a file or a folder, read-only)
-    and `out` to write to: at the same paths as outside."""
+    and `out` to write to: at the same paths as outside; as one process, which is `user`'s."""
     seen = [*_SYSTEM, sys.base_prefix, str(Path(PYTHON).parents[1]), str(ROOT / "torch_vulkan"),
             str(ROOT / "torch_vulkan.libs"), str(SCRIPT)]
-    arguments = [bwrap, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL",
-                 "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
+    arguments = [bwrap, *_namespaces(user), "--die-with-parent", "--new-session",
+                 "--proc", "/proc", "--dev", "/dev"]
+    for path, size in _IN_MEMORY.items():
+        arguments += ["--perms", "1777", "--size", str(size), "--tmpfs", path]
+    arguments += _folders([*seen, str(out), str(model)])
     for path in dict.fromkeys(seen):
         arguments += ["--ro-bind-try", path, path]
     for path in _GPUS:
         arguments += ["--dev-bind-try", path, path]
     # The model last: where it is in `out`, it is read-only all the same.
-    arguments += ["--bind", str(out), str(out), "--ro-bind", str(model), str(model),
-                  "--chdir", str(out), "--"]
-    return arguments + command
+    arguments += ["--remount-ro", "/dev", "--bind", str(out), str(out),
+                  "--ro-bind", str(model), str(model), "--chdir", str(out), "--"]
+    return arguments + _confined(command, user)
+
+
+def sandboxed(command: list[str], bwrap: str, limits: Limits, model: Path, out: Path,
+              unpack: tuple[Path, Path] | None = None) -> list[str]:
+    """The command as tasks of strangers run: boxed and limited; not as root, if root asks."""
+    user = _user()
+    give = (user, _GROUP, model, out) if user >= 0 else None
+    return limited(boxed(command, bwrap, model, out, user), limits, unpack, give)
+
+
+def _user() -> int:
+    """Whom a task runs as; -1: this process's user. Linux does not limit root's processes."""
+    return _USERS[secrets.randbelow(len(_USERS))] if os.geteuid() == 0 else -1
+
+
+def _namespaces(user: int) -> list[str]:
+    if user < 0:
+        return ["--unshare-all", "--cap-drop", "ALL"]
+    return ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",
+            "--unshare-cgroup-try", "--cap-drop", "ALL", "--cap-add", "CAP_SETUID",
+            "--cap-add", "CAP_SETGID"]
+
+
+def _folders(paths: list[str]) -> list[str]:
+    """Makes what is above the paths, for all to enter: bubblewrap's own are its user's alone."""
+    above = {str(folder): None for path in paths for folder in reversed(Path(path).parents)}
+    return [word for folder in above if folder != "/"
+            for word in ("--perms", "0755", "--dir", folder)]
+
+
+def _confined(command: list[str], user: int) -> list[str]:
+    threads = max(_LEAST_THREADS, 4 * (os.cpu_count() or 1))
+    confine = Path(__file__).with_name("confine.py")
+    return [PYTHON, "-I", "-S", str(confine), str(user), str(_GROUP), str(threads),
+            *command]
 
 
 def why_not(bwrap: str | None) -> str:
@@ -85,7 +135,11 @@ def why_not(bwrap: str | None) -> str:
         return "bwrap is not installed (Debian and Ubuntu: apt install bubblewrap)"
     import subprocess
 
-    tried = subprocess.run([bwrap, "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc",
-                            "--dev", "/dev", "true"], capture_output=True, text=True, timeout=20)
-    return "" if tried.returncode == 0 else (
-        f"{bwrap} cannot make namespaces here: {tried.stderr.strip()[:200]}")
+    user = _user()
+    tried = subprocess.run(
+        [bwrap, *_namespaces(user), "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev",
+         *_confined(["/bin/true"], user)], capture_output=True, text=True, timeout=20)
+    if tried.returncode == 0:
+        return ""
+    said = (tried.stderr.strip().splitlines() or [f"status {tried.returncode}"])[-1]
+    return f"{bwrap} cannot make namespaces here: {said[:200]}"

@@ -1,0 +1,92 @@
+"""What a sandboxed task cannot do once it runs: a file run by its path inside the sandbox, with the
+standard library alone.
+
+    confine.py USER GROUP THREADS COMMAND…
+
+Becomes the user, in the group and those of GPUs (-1: stays who it is), may have so many threads, and can start no process, enter no
+namespace and use no io_uring, whose workers no filter sees. So what limits a process limits the
+task.
+"""
+
+import ctypes
+import errno
+import glob
+import os
+import platform
+import resource
+import struct
+import sys
+
+_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, _PR_SET_NO_NEW_PRIVS = 22, 2, 38
+_CLONE_THREAD = 0x10000
+_X32 = 0x40000000  # system calls of x86-64 from here on are those of its 32-bit form
+# struct seccomp_data: the number of the call, the architecture, the first argument's lower half.
+_NUMBER, _ARCHITECTURE, _FLAGS = 0, 4, 16
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # classic BPF
+_ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
+# By uname's machine: AUDIT_ARCH_…, clone, and what is refused with EPERM: fork, vfork, unshare,
+# setns. The calls that came later have one number everywhere: clone3 and io_uring_setup are said
+# not to exist, and the C library goes on without.
+_CALLS = {"x86_64": (0xC000003E, 56, (57, 58, 272, 308)),
+          "aarch64": (0xC00000B7, 220, (97, 268))}
+_CLONE3, _IO_URING_SETUP = 435, 425
+
+
+def seccomp_filter(machine: str) -> bytes:
+    """The filter as BPF instructions. Raises KeyError for a machine whose calls are not known."""
+    architecture, clone, refused = _CALLS[machine]
+
+    def instruction(code, value, then=0, other=0):
+        return struct.pack("HBBI", code, then, other, value)
+
+    def when(number, result):
+        return [instruction(_EQUAL, number, 0, 1), instruction(_RETURN, result)]
+
+    refuse = _ERROR | errno.EPERM
+    program = [instruction(_LOAD, _ARCHITECTURE), instruction(_EQUAL, architecture, 1, 0),
+               instruction(_RETURN, _KILL), instruction(_LOAD, _NUMBER)]
+    program += [instruction(_AT_LEAST, _X32, 0, 1), instruction(_RETURN, refuse)]
+    for number in refused:
+        program += when(number, refuse)
+    for number in (_CLONE3, _IO_URING_SETUP):
+        program += when(number, _ERROR | errno.ENOSYS)
+    # A clone is a thread, or refused.
+    program += [instruction(_EQUAL, clone, 0, 3), instruction(_LOAD, _FLAGS),
+                instruction(_ANY_BIT, _CLONE_THREAD, 1, 0), instruction(_RETURN, refuse),
+                instruction(_RETURN, _ALLOW)]
+    return b"".join(program)
+
+
+def _apply(program: bytes) -> None:
+    class Program(ctypes.Structure):  # struct sock_fprog
+        _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p)]
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    filtered = Program(len(program) // 8, program)
+    if (libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+            or libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(filtered), 0, 0)):
+        raise OSError(ctypes.get_errno(), "no seccomp filter")
+
+
+def _gpu_groups() -> list[int]:
+    """Groups of GPUs' device nodes: render and video, as a rule."""
+    found = set()
+    for pattern in ("/dev/dri/*", "/dev/kfd", "/dev/nvidia*", "/dev/dxg"):
+        found |= {os.stat(path).st_gid for path in glob.glob(pattern)}
+    return sorted(found - {0})
+
+
+def main() -> None:
+    user, group, threads = map(int, sys.argv[1:4])
+    program = seccomp_filter(platform.machine())
+    if user >= 0:
+        os.setgroups(_gpu_groups())
+        os.setresgid(group, group, group)
+        os.setresuid(user, user, user)
+    resource.setrlimit(resource.RLIMIT_NPROC, (threads, threads))
+    _apply(program)
+    os.execv(sys.argv[4], sys.argv[4:])
+
+
+if __name__ == "__main__":
+    main()
