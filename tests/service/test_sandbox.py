@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import onnx
@@ -15,7 +16,14 @@ import torch_vulkan.service.local_runner as local_runner
 import torch_vulkan.service.sandbox as sandbox
 from torch_vulkan.service.runner import Run
 from torch_vulkan.service.sandbox import (
-    PYTHON, Limits, boxed, bubblewrap, environment, sandboxed, why_not)
+    PYTHON,
+    Limits,
+    boxed,
+    bubblewrap,
+    environment,
+    sandboxed,
+    why_not,
+)
 from torch_vulkan.service.store import Store
 
 from workloads.service_process import layers, until
@@ -24,6 +32,7 @@ needs_bwrap = pytest.mark.skipif(why_not(shutil.which("bwrap")) != "",
                                  reason=why_not(shutil.which("bwrap")))
 
 
+LIMITS = Limits()
 AS_A_USER = {"user": 65534, "group": 65534, "extra_groups": []}
 
 
@@ -45,9 +54,10 @@ def boxed_run(request, tmp_path, monkeypatch):
     """Runs Python in a sandbox; where root tests, by a service of root's and by a user's."""
     model, out = tmp_path / "model", tmp_path / "out"
     model.write_bytes(b"model")
-    out.mkdir()
+    out.mkdir(mode=0o700)
+    model.chmod(0o600)
     if request.param == "as it is":
-        return lambda script, limits=Limits(): subprocess.run(
+        return lambda script, limits=LIMITS: subprocess.run(
             sandboxed([PYTHON, "-c", script], bubblewrap(), limits, model, out), text=True,
             capture_output=True, timeout=120, env=environment())
     if os.geteuid() != 0:
@@ -58,10 +68,13 @@ def boxed_run(request, tmp_path, monkeypatch):
     monkeypatch.setattr(sandbox, "PYTHON", python)
     monkeypatch.setattr(sys, "base_prefix", str(Path(os.path.realpath(python)).parents[1]))
     out.chmod(0o777)
-    for folder in (tmp_path, *tmp_path.parents[:2]):
+    model.chmod(0o644)
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder == Path(tempfile.gettempdir()):
+            break
         folder.chmod(folder.stat().st_mode | 0o055)
 
-    def run(script, limits=Limits()):
+    def run(script, limits=LIMITS):
         command = boxed([python, "-c", script], bubblewrap(), model, out)
         limit = (f"import os, resource, sys; n = {limits.memory_bytes}; resource.setrlimit("
                  "resource.RLIMIT_DATA, (n, n)); os.execv(sys.argv[1], sys.argv[1:])")
@@ -102,13 +115,13 @@ def test_a_task_cannot(script, tmp_path, service, monkeypatch, boxed_run):
 @needs_bwrap
 def test_a_task_can_read_the_model_and_write_to_its_folder(tmp_path, boxed_run):
     (tmp_path / "out" / "task.json").write_text("{}")
-    (tmp_path / "out" / "task.json").chmod(0o644)
-    done = boxed_run(f"import os, threading; os.chdir({str(tmp_path)!r})\n"
-                     "open('out/copy', 'wb').write(open('model', 'rb').read())\n"
+    (tmp_path / "out" / "task.json").chmod(0o604)
+    done = boxed_run("import os, threading\n"
+                     "open('copy', 'wb').write(open('../model', 'rb').read())\n"
                      "open('/tmp/x', 'w').write('x'); open('/dev/shm/x', 'w').write('x')\n"
                      "started = [threading.Thread(target=print, args=(i,)) for i in range(99)]\n"
                      "[one.start() for one in started]; [one.join() for one in started]\n"
-                     "print(open('out/task.json').read(), os.listdir('/dev'))")
+                     "print(open('task.json').read(), os.listdir('/dev'))")
     assert done.returncode == 0 and "{}" in done.stdout, done.stderr
     assert (tmp_path / "out" / "copy").read_bytes() == b"model"
 

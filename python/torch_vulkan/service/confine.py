@@ -1,11 +1,11 @@
 """What a sandboxed task cannot do once it runs: a file run by its path inside the sandbox, with the
 standard library alone.
 
-    confine.py USER GROUP THREADS COMMAND…
+    confine.py USER GROUP THREADS FOLDER COMMAND…
 
-Becomes the user, in the group and those of GPUs (-1: stays who it is), may have so many threads, and can start no process, enter no
-namespace and use no io_uring, whose workers no filter sees. So what limits a process limits the
-task.
+Becomes the user, in the group and those of GPUs (-1: stays who it is), begins in the folder, may
+have so many threads, and can start no process, enter no namespace and use no io_uring, whose
+workers no filter sees. So what limits a process limits the task.
 """
 
 import ctypes
@@ -83,9 +83,10 @@ def main() -> None:
         os.setgroups(_gpu_groups())
         os.setresgid(group, group, group)
         os.setresuid(user, user, user)
+    os.chdir(sys.argv[4])
     resource.setrlimit(resource.RLIMIT_NPROC, (threads, threads))
     _apply(program)
-    os.execv(sys.argv[4], sys.argv[4:])
+    os.execv(sys.argv[5], sys.argv[5:])
 
 
 if __name__ == "__main__":

@@ -90,8 +90,8 @@ def boxed(command: list[str], bwrap: str, model: Path, out: Path, user: int = -1
         arguments += ["--dev-bind-try", path, path]
     # The model last: where it is in `out`, it is read-only all the same.
     arguments += ["--remount-ro", "/dev", "--bind", str(out), str(out),
-                  "--ro-bind", str(model), str(model), "--chdir", str(out), "--"]
-    return arguments + _confined(command, user)
+                  "--ro-bind", str(model), str(model), "--"]
+    return arguments + _confined(command, user, out)
 
 
 def sandboxed(command: list[str], bwrap: str, limits: Limits, model: Path, out: Path,
@@ -122,11 +122,11 @@ def _folders(paths: list[str]) -> list[str]:
             for word in ("--perms", "0755", "--dir", folder)]
 
 
-def _confined(command: list[str], user: int) -> list[str]:
+def _confined(command: list[str], user: int, out: Path) -> list[str]:
     threads = max(_LEAST_THREADS, 4 * (os.cpu_count() or 1))
     confine = Path(__file__).with_name("confine.py")
     return [PYTHON, "-I", "-S", str(confine), str(user), str(_GROUP), str(threads),
-            *command]
+            str(out), *command]
 
 
 def why_not(bwrap: str | None) -> str:
@@ -138,7 +138,7 @@ def why_not(bwrap: str | None) -> str:
     user = _user()
     tried = subprocess.run(
         [bwrap, *_namespaces(user), "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev",
-         *_confined(["/bin/true"], user)], capture_output=True, text=True, timeout=20)
+         *_confined(["/bin/true"], user, Path("/"))], capture_output=True, text=True, timeout=20)
     if tried.returncode == 0:
         return ""
     said = (tried.stderr.strip().splitlines() or [f"status {tried.returncode}"])[-1]
