@@ -2,6 +2,7 @@
 lavapipe by tv-compile, follows the log, receives the webhook, loads the engine in another process
 and compares."""
 
+import argparse
 import base64
 import hashlib
 import hmac
@@ -92,10 +93,12 @@ def check(folder: Path, variables: dict[str, str]) -> None:
 
 
 def main() -> None:
-    reason = why_not(bubblewrap())
-    sandbox = ["--no-sandbox"] if reason else []
-    if sandbox:
-        print(f"tasks run without a sandbox: {reason}")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--no-sandbox", action="store_true")
+    sandbox = ["--no-sandbox"] if parser.parse_args().no_sandbox else []
+    if not sandbox and (reason := why_not(bubblewrap())):
+        sys.exit(f"service_check: tasks cannot be run in a sandbox: {reason}; --no-sandbox checks "
+                 "the rest")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         service = subprocess.Popen([*COMMAND, "serve", "--data", str(folder / "data"), "--port",

@@ -62,6 +62,8 @@ bool fails() {
 #define ID(name) k_##name,
 enum Id { MEMORY_CALLS(ID) kDeviceCalls, DEVICE_CALLS(ID) };
 
+std::atomic<int> previous{-1};
+
 template <Id id, typename Function>
 struct Call;
 
@@ -70,7 +72,10 @@ struct Call<id, VkResult(VKAPI_PTR*)(Arguments...)> {
   static inline VkResult(VKAPI_PTR* next)(Arguments...) = nullptr;
   static VKAPI_ATTR VkResult VKAPI_CALL call(Arguments... arguments) {
     const bool is_candidate = refusal == VK_ERROR_DEVICE_LOST ? id > kDeviceCalls : true;
-    if (is_candidate && fails()) return static_cast<VkResult>(refusal.load());
+    // Polls of one wait are one call: how many there are is chance.
+    const bool polls_on = previous.exchange(id) == id && id == k_vkGetSemaphoreCounterValue;
+    if (polls_on ? stays && left == 1 : is_candidate && fails())
+      return static_cast<VkResult>(refusal.load());
     return next(arguments...);
   }
 };
@@ -196,6 +201,7 @@ EXPORTED void tv_refuse_vulkan(long n, int on, int result) {
   stays = on != 0;
   refusal = result;
   counted = 0;
+  previous = -1;
   left = n;
 }
 

@@ -1,5 +1,6 @@
 """The service's page, in a browser."""
 
+import json
 import os
 from pathlib import Path
 
@@ -81,6 +82,39 @@ def test_by_the_keyboard_alone(page, service, client):
     page.press(*ESCAPE)
     page.until("location.hash === '#jobs' && !document.querySelector('#jobs').hidden")
     assert client.wait(job, SECONDS)["state"] == "STOPPED"
+    assert faults(page) == []
+
+
+def test_each_task_and_its_own_reasons(page, service, client):
+    """A job of two tasks for one device, and one job's reasons after another's."""
+    client.submit(layers([8, 5])[0], ["lavapipe"], name="page/tuned",
+                  job_id=f"tuned-{page.scheme}", options={"optimization_level": 1})
+    jobs = [client.submit(model, ["lavapipe"], name="page/bad",
+                          options={"optimization_level": 0} | options)["id"]
+            for model, options in ((b"no model", {}),
+                                   (layers([8, 5])[0], {"inputs": {"absent": [[1, 1, 1]]}}))]
+    reasons = [client.wait(job, SECONDS)["tasks"][0]["reasons"] for job in jobs]
+    assert [len(lines) for lines in reasons] == [1, 1] and reasons[0] != reasons[1]
+    client.wait(f"tuned-{page.scheme}", SECONDS)
+    page.go("about:blank")
+    page.go(f"{service.url}/#key={service.key}")
+    page.until("document.querySelector('#live').textContent.startsWith('live')")
+    for job, (line,) in zip(jobs, reasons, strict=True):
+        page.run(f"location.hash = '#job/{job}'")
+        page.until(f"document.querySelector('#reasons').textContent === "
+                   f"{json.dumps('lavapipe: ' + line)}")
+    page.run(f"location.hash = '#job/tuned-{page.scheme}'")
+    page.until("document.querySelector('#reasons').hidden")
+    page.until("[...document.querySelectorAll('#job tbody tr')].map(r => r.cells[2].innerText)"
+               ".join() === '0,1'")
+    assert faults(page) == []
+
+
+def test_the_reference(page, service):
+    page.go(f"{service.url}/docs")
+    page.until("document.querySelectorAll('h3').length > 30")
+    picture(page, "docs")
+    assert page.run("document.documentElement.scrollWidth <= innerWidth")
     assert faults(page) == []
 
 
@@ -257,5 +291,5 @@ def test_nothing_of_it_may_load_from_elsewhere_or_be_framed(service):
         assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy
         assert "unsafe" not in policy and "http" not in policy
         assert "://" not in answer.text and "innerHTML" not in answer.text
-    for path in ("/docs", "/redoc", "/docs/oauth2-redirect"):
+    for path in ("/redoc", "/docs/oauth2-redirect"):
         assert httpx.get(service.url + path, trust_env=False).status_code == 404

@@ -87,16 +87,19 @@ def boxed_run(request, tmp_path, monkeypatch):
 @pytest.mark.parametrize("script", [
     "open('{folder}/secret').read()", "os.listdir('{folder}/other')",
     "open('{folder}/model', 'w')", "open('/usr/x', 'w')", "open('/etc/passwd')",
-    "os.listdir('/home')", "open('/dev/x', 'w')",
+    "os.listdir('/home')", "open('/dev/x', 'w')", "open('/x', 'w')",
     "assert any(b'TORCH_VULKAN_API_KEY' in open('/proc/%s/environ' % p, 'rb').read()"
     " for p in os.listdir('/proc') if p.isdigit())",
     "socket.create_connection(('127.0.0.1', {port}), 5)",
     "check(libc.mount(b'none', b'/mnt', b'tmpfs', 0, None))",
     "check(libc.unshare(0x10000000))", "check(libc.syscall(425, 8, bytes(120)))",
     "os.fork()", "subprocess.run(['/bin/true'])", "os.posix_spawn('/bin/true', ['true'], {{}})",
-    "check(libc.syscall(435, bytes(64), 64))", "os.setuid(0)", "os.chown('{folder}/out', 0, 0)",
-], ids=["file", "folder", "model", "system", "etc", "home", "dev", "environment", "network",
-        "mount", "namespace", "io_uring", "fork", "process", "spawn", "clone3", "setuid", "chown"])
+    "check(libc.syscall(435, bytes(64), 64))", "socket.socketpair()",
+    "check(libc.shmget(0, 1 << 20, 0o1600))", "check(libc.msgget(0, 0o1600))",
+    "check(libc.prctl(4, 0, 0, 0, 0))", "os.setuid(0)", "os.chown('{folder}/out', 0, 0)",
+], ids=["file", "folder", "model", "system", "etc", "home", "dev", "top", "environment", "network",
+        "mount", "namespace", "io_uring", "fork", "process", "spawn", "clone3", "socketpair",
+        "shmget", "msgget", "dumpable", "setuid", "chown"])
 def test_a_task_cannot(script, tmp_path, service, monkeypatch, boxed_run):
     monkeypatch.setenv("TORCH_VULKAN_API_KEY", service.key)
     (tmp_path / "secret").write_text("secret")
@@ -197,21 +200,48 @@ def ended(runner, run):
     return until(lambda: not (s := runner.status(run.id)).running and s, "its end")
 
 
+MAPPED = """import ctypes, time
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+size = 1 << 22
+for i in range(128):
+    at = libc.mmap(None, size, 3, {flags}, -1, 0)
+    assert at != 2 ** 64 - 1
+    ctypes.memset(at, 1, size)
+    {after}
+time.sleep(100)
+"""
+
+
 @pytest.mark.parametrize("limit, script, says, again", [
     ({"memory_bytes": 1 << 30}, "bytearray(3 << 30)", "its log says more", True),
     ({"cpu_seconds": 1}, "while True: pass", "more than 1 s of the CPU", False),
     ({"seconds": 1}, "import time; time.sleep(100)", "longer than 1 s", False),
-    ({"memory_bytes": 1 << 28}, "import mmap, time; m = mmap.mmap(-1, 1 << 29)\n"
-     "for i in range(0, 1 << 29, 4096): m[i] = 1\ntime.sleep(100)",
-     "bytes of shared memory", False),
+    ({"memory_bytes": 1 << 28}, MAPPED.format(flags=0x21, after=""), "bytes of memory", False),
+    ({"memory_bytes": 1 << 28}, MAPPED.format(
+        flags=0x22, after="libc.mprotect(ctypes.c_void_p(at), size, 1)"), "bytes of memory", False),
+    ({"memory_bytes": 1 << 28}, MAPPED.format(flags=0x122, after=""), "bytes of memory", False),
     ({"memory_bytes": 1 << 28}, "import os, time; f = os.memfd_create('x')\n"
-     "for i in range(512): os.write(f, bytes(1 << 20))\ntime.sleep(100)",
-     "bytes of shared memory", False),
+     "for i in range(512): os.write(f, bytes(1 << 20))\ntime.sleep(100)", "bytes of memory", False),
+    ({"memory_bytes": 1 << 28}, "import ctypes, os, threading, time; f = os.memfd_create('x')\n"
+     "def fill():\n"
+     "    for i in range(512): os.write(f, bytes(1 << 20))\n"
+     "    time.sleep(100)\n"
+     "threading.Thread(target=fill).start(); ctypes.CDLL(None).syscall(60, 0)", "bytes of memory",
+     False),
+    ({"output_bytes": 1 << 20}, "import os, time\n"
+     "for i in range(200): open(str(i), 'wb').write(bytes(1 << 20))\ntime.sleep(100)", "wrote more",
+     False),
+    ({}, "import os, time\n"
+     "for i in range(3000): os.mkdir('x'); os.chdir('x')\ntime.sleep(100)",
+     "made more than", False),
     ({}, "import os; os.kill(os.getpid(), 9)", "signal 9", True),
-], ids=["memory", "cpu", "seconds", "shared", "memfd", "killed"])
+], ids=["memory", "cpu", "seconds", "shared", "read-only", "stack", "memfd", "second thread",
+        "disk", "files", "killed"])
 def test_a_run_has_limits(tmp_path, monkeypatch, limit, script, says, again):
     monkeypatch.setattr(local_runner, "task_command", lambda *_: [PYTHON, "-c", script])
     runner = local_runner.LocalRunner(tmp_path, 1, Limits(**limit), None)
+    (tmp_path / "model").touch()
     status = ended(runner, Run("1-1", 1, tmp_path / "model", "", {}))
     assert says in status.fault and status.again == again
     assert ("MemoryError" in runner.logs(1, 0).decode()) == ("bytearray" in script)

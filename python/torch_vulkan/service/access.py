@@ -38,7 +38,8 @@ def _check(scope: Scope):
                                headers={"Retry-After": str(math.ceil(wait))})
         if key is None:
             raise ServiceError(401, "unauthorized", "want an API key that is valid: "
-                                                    "Authorization: Bearer tv_…",
+                               "Authorization: Bearer tv_…; tv-compile and Python take it from "
+                               "TORCH_VULKAN_API_KEY",
                                headers={"WWW-Authenticate": "Bearer"})
         if not scopes.allow(key.scopes, scope):
             raise ServiceError(403, "forbidden", f"the key {key.id} lacks the scope {scope!r}")

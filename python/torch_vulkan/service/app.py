@@ -7,7 +7,15 @@ import time
 
 from fastapi import FastAPI, Response
 
-from . import faults, routes_artifacts, routes_jobs, routes_operation, routes_page
+from . import (
+    answers,
+    faults,
+    routes_artifacts,
+    routes_jobs,
+    routes_operation,
+    routes_page,
+    routes_reference,
+)
 from .access import PartsOf, may
 from .observe import Observed
 from .parts import Parts
@@ -39,19 +47,19 @@ class _StoreFault:
 
 
 def make_app(parts: Parts) -> FastAPI:
-    # FastAPI's own pages load scripts from elsewhere, which here could read the key of ours.
     app = FastAPI(title="torch_vulkan compile service", version=parts.version, docs_url=None,
-                  redoc_url=None)
+                  redoc_url=None, responses=answers.REFUSED)
     app.state.parts = parts
     faults.install(app, parts.most_upload_bytes)
     app.add_middleware(Observed, metrics=parts.metrics, audit=parts.audit,
                        traces=parts.traces)
-    for routes in (routes_jobs, routes_artifacts, routes_operation, routes_page):
+    for routes in (routes_jobs, routes_artifacts, routes_operation, routes_page,
+                   routes_reference):
         app.include_router(routes.router)
 
     store_fault = _StoreFault(parts.store)
 
-    @app.get("/v1/health")
+    @app.get("/v1/health", response_model=answers.Health)
     def health(parts: PartsOf):
         """200 and "ok", or 503 and what is wrong."""
         wrong = [f"no {thread.name}" for thread in (parts.scheduler, parts.sender)
@@ -60,7 +68,8 @@ def make_app(parts: Parts) -> FastAPI:
         return faults.answer({"status": "; ".join(wrong) or "ok", "version": parts.version},
                              503 if wrong else 200)
 
-    @app.get("/metrics", dependencies=[may("read")])
+    @app.get("/metrics", dependencies=[may("read")], response_class=Response,
+             responses=answers.file("text/plain", "Metrics"))
     def metrics(parts: PartsOf):
         """For Prometheus."""
         return Response(parts.metrics.text(), media_type="text/plain; version=0.0.4")

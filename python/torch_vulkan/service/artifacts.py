@@ -19,6 +19,7 @@ from .sandbox import Limits, environment, limited, sandboxed, task_command
 from .signing import Signer
 from .store import Keeping
 from .tables import Artifact, Device
+from .watched import Watched
 
 FORMAT = 2
 _CHECKED = Limits(memory_bytes=8 << 30, cpu_seconds=60, seconds=90, output_bytes=1 << 20)
@@ -141,14 +142,18 @@ class Publisher:
                 command = sandboxed(command, self._bwrap, _CHECKED, path, Path(folder))
             else:
                 command = limited(command, _CHECKED)
+            process = subprocess.Popen(command, cwd=folder, stdout=output, start_new_session=True,
+                                       stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+                                       env=environment())
+            watched = Watched(process, _CHECKED, Path(folder), path)
             try:
-                done = subprocess.run(command, cwd=folder, stdout=output,
-                                      stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
-                                      timeout=_CHECKED.seconds, env=environment())
-            except subprocess.TimeoutExpired:
-                raise _refused(f"reading it took longer than {_CHECKED.seconds} s") from None
+                status = process.wait()
+            finally:
+                watched.end("the service stopped")
+            if watched.ended_because:
+                raise _refused(f"the process that read it {watched.ended_because}")
             output.seek(0)
-            return _read(output.read(_CHECKED.output_bytes), done.returncode)
+            return _read(output.read(_CHECKED.output_bytes), status)
 
 
 def _removed() -> ServiceError:

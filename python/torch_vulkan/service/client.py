@@ -308,7 +308,8 @@ class Client:
 
     def _unreachable(self, error: Exception) -> ServiceError:
         return ServiceError(0, "unreachable", f"no answer from {self.url}: "
-                                              f"{str(error) or type(error).__name__}")
+                                              f"{str(error) or type(error).__name__}", [
+            "TORCH_VULKAN_SERVICE says where the service is; `tv-compile serve` starts one"])
 
 
 class _Answer:

@@ -2,28 +2,16 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-from . import bundle, task_logs, timings
+from . import bundle, timings
 from .runner import Run, Status
 from .sandbox import Limits, environment, limited, sandboxed, task_command
 from .task_logs import TaskLogs
-from .usage import shared_bytes
-
-
-@dataclass
-class _Process:
-    process: subprocess.Popen
-    folder: Path
-    log: Path
-    started: float
-    ended_because: str = ""
+from .watched import Watched
 
 
 class LocalRunner:
@@ -40,9 +28,9 @@ class LocalRunner:
         self.slots, self._limits, self._bwrap = slots, limits, bwrap
         self._tuners = dict.fromkeys(here, slots)
         self._runs_folder, self._logs = folder / "runs", TaskLogs(folder / "logs")
-        self._runs: dict[str, _Process] = {}
+        self._runs: dict[str, Watched] = {}
         # Runs end with the process that started them, so those found here have.
-        shutil.rmtree(self._runs_folder, ignore_errors=True)
+        remove_tree(self._runs_folder)
         # A folder of mode 0 in one of them stays, and harms nobody: names of runs do not repeat.
         self._runs_folder.mkdir(parents=True, exist_ok=True)
 
@@ -75,28 +63,19 @@ class LocalRunner:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                 env=environment(), cwd=folder, start_new_session=True)
-        self._runs[run.id] = _Process(process, folder, log, time.monotonic())
+        self._runs[run.id] = Watched(process, self._limits, folder, model, log)
 
     def status(self, run_id: str) -> Status:
         run = self._runs[run_id]
         code = run.process.poll()
         if code is None:
-            self._enforce(run)
             return Status(True, run.folder)
         if os.path.exists(run.folder / "result.json"):  # Path.exists raises in a folder of mode 0
             return Status(False, run.folder)
         fault, again = self._fault(run, code)
         return Status(False, run.folder, fault, again)
 
-    def _enforce(self, run: _Process) -> None:
-        if time.monotonic() - run.started > self._limits.seconds:
-            self._end(run, f"took longer than {self._limits.seconds} s")
-        elif run.log.stat().st_size > task_logs.LONGEST:
-            self._end(run, f"wrote a log of more than {task_logs.LONGEST >> 20} MiB")
-        elif shared_bytes(run.process.pid) > self._limits.memory_bytes:
-            self._end(run, f"used more than {self._limits.memory_bytes} bytes of shared memory")
-
-    def _fault(self, run: _Process, code: int) -> tuple[str, bool]:
+    def _fault(self, run: Watched, code: int) -> tuple[str, bool]:
         """What to say of a run that left no result, and whether another may end better."""
         if run.ended_because:
             return run.ended_because, False
@@ -111,12 +90,7 @@ class LocalRunner:
 
     def cancel(self, run_id: str) -> None:
         if run_id in self._runs:
-            self._end(self._runs[run_id], "cancelled")
-
-    def _end(self, run: _Process, why: str) -> None:
-        run.ended_because = why
-        if run.process.poll() is None:
-            os.killpg(run.process.pid, signal.SIGKILL)
+            self._runs[run_id].end("cancelled")
 
     def logs(self, task: int, offset: int) -> bytes:
         return self._logs.read(task, offset)
@@ -126,14 +100,19 @@ class LocalRunner:
 
     def forget(self, run_id: str) -> None:
         run = self._runs.pop(run_id)
-        shutil.rmtree(run.folder, ignore_errors=True)
+        remove_tree(run.folder)
 
     def close(self) -> None:
         """Ends all runs."""
         for run_id, run in [*self._runs.items()]:
-            self._end(run, "the service stopped")
+            run.end("the service stopped")
             run.process.wait()
             self.forget(run_id)
+
+
+def remove_tree(folder: Path) -> None:
+    """What can be removed of what tasks wrote: shutil's function fails on folders that are deep."""
+    subprocess.run(["rm", "-rf", "--", str(folder)], stderr=subprocess.DEVNULL, check=False)
 
 
 def _bundled(path: Path) -> list[bundle.Entry] | None:

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from . import timings
-from .local_runner import LocalRunner
+from .local_runner import LocalRunner, remove_tree
 from .remote_store import file_system
 from .runner import Run, Status
 from .sandbox import Limits, bubblewrap, why_not
@@ -43,6 +43,7 @@ def main(arguments: list[str]) -> int:
         if not status.fault:
             for file in FILES:
                 _upload(fs, status.folder / file, f"{there}/{file}")
+        remove_tree(Path(name) / "runs")
     fs.pipe_file(f"{there}/{OUTCOME}", json.dumps(
         {"fault": status.fault, "again": status.again}).encode())
     if status.fault:

@@ -122,16 +122,18 @@ const views = {
     find(".state", section).textContent = find(".state", section).dataset.state = job.state;
     const webhook = job.webhook
       ? ` · webhook ${job.webhook.state}, ${job.webhook.attempts} attempts` : "";
-    find(".note", section).textContent = `Model ${job.model} · ${when(job.created)}${webhook}`;
+    const waits = job.waits_for ? ` · waits for ${job.waits_for}` : "";
+    find(".note", section).textContent =
+      `Model ${job.model} · ${when(job.created)}${webhook}${waits}`;
     find("#cancel").hidden = Boolean(job.ended) || job.state === "STOPPING";
-    fillTable(section, job.tasks.map(task => [task.device, [
+    fillTable(section, job.tasks.map(task => [`${task.device} ${task.level}`, [
       task.device, {text: task.later && task.state === 'STARTING' ? 'LATER' : task.state,
         state: true}, String(task.level), String(task.attempt),
       took(task.started, task.ended), {text: task.artifact || "–", code: true}]]));
     const reasons = job.tasks.flatMap(task => task.reasons.map(line => `${task.device}: ${line}`));
     const list = find("#reasons");
     list.hidden = !reasons.length;
-    if (list.childElementCount !== reasons.length) {
+    if (reasons.join("\n") !== [...list.children].map(item => item.textContent).join("\n")) {
       list.replaceChildren(...reasons.map(line => {
         const item = document.createElement("li");
         item.textContent = line;

@@ -10,7 +10,6 @@ import json
 import logging
 import secrets
 import shlex
-import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -21,6 +20,7 @@ import httpx
 
 from . import devices, node, private_file, task_logs, timings
 from .errors import Away
+from .local_runner import remove_tree
 from .remote_store import file_system
 from .runner import Run, Status
 from .sandbox import SCRIPT, Limits
@@ -76,7 +76,7 @@ class RayRunner:
                  kinds: Callable[[], list[str]]):
         self.slots, self._limits, self._cluster, self._kinds = slots, limits, cluster, kinds
         self._logs, self._folder = TaskLogs(folder / "logs"), folder / "runs"
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove_tree(self._folder)
         self._folder.mkdir(parents=True, exist_ok=True)
         # Several services may share a cluster and a store.
         self._name = private_file.kept(folder / "service.id",
@@ -252,7 +252,7 @@ class RayRunner:
 
     def forget(self, run_id: str) -> None:
         job = self._jobs.pop(run_id)
-        shutil.rmtree(job.folder, ignore_errors=True)
+        remove_tree(job.folder)
         try:
             self._ask("DELETE", f"/api/jobs/{self._id(run_id)}")
             self._in_store(self._fs.rm, self._there(run_id), recursive=True)

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import FileResponse
 
-from . import artifacts, bundle, faults
+from . import answers, artifacts, bundle, faults
 from .access import Limit, PartsOf, Publisher, Submitter, may
 from .errors import ServiceError
 from .parts import Parts
@@ -59,7 +59,8 @@ def _take(parts: Parts, key: str, writing: Writing) -> str:
     return digest
 
 
-@router.post("/v1/models", status_code=201)
+@router.post("/v1/models", status_code=201, response_model=answers.Uploaded,
+             openapi_extra=answers.body("application/octet-stream"))
 async def upload_model(parts: PartsOf, key: Submitter, request: Request):
     """Takes the bytes of an ONNX file, or a bundle of one and the files of external data that it
     names: "TVBUNDLE", the header's length (8 bytes, little-endian), the header, which is JSON
@@ -70,13 +71,15 @@ async def upload_model(parts: PartsOf, key: Submitter, request: Request):
     return await _kept(parts, request, key, "an ONNX file")
 
 
-@router.post("/v1/engines", status_code=201)
+@router.post("/v1/engines", status_code=201, response_model=answers.Uploaded,
+             openapi_extra=answers.body("application/octet-stream"))
 async def upload_engine(parts: PartsOf, key: Publisher, request: Request):
     """Takes the bytes of a .vke file, to be published."""
     return await _kept(parts, request, key, "a .vke file")
 
 
-@router.post("/v1/artifacts", status_code=201)
+@router.post("/v1/artifacts", status_code=201, response_model=answers.Artifact,
+             responses={200: {"model": answers.Artifact, "description": "It was there"}})
 async def publish(parts: PartsOf, key: Publisher, request: PublishRequest):
     """Makes an uploaded engine an artefact. The same again gives the same artefact."""
     async with parts.publisher.turn():
@@ -84,7 +87,7 @@ async def publish(parts: PartsOf, key: Publisher, request: PublishRequest):
     return faults.answer(made, 201 if is_new else 200)
 
 
-@router.get("/v1/artifacts", dependencies=[may("read")])
+@router.get("/v1/artifacts", response_model=answers.Artifacts, dependencies=[may("read")])
 def list_artifacts(parts: PartsOf, model: Annotated[str | None, Query(max_length=300)] = None,
                    runs_on: Annotated[str | None, Query(max_length=20000)] = None,
                    limit: Limit = 100):
@@ -92,7 +95,8 @@ def list_artifacts(parts: PartsOf, model: Annotated[str | None, Query(max_length
     return faults.answer({"artifacts": artifacts.listed(parts.database, model, runs_on, limit)})
 
 
-@router.get("/v1/artifacts/{digest}", dependencies=[may("read")])
+@router.get("/v1/artifacts/{digest}", dependencies=[may("read")], response_class=FileResponse,
+            responses=answers.file("application/octet-stream", "The file"))
 def artifact(parts: PartsOf, digest: Digest):
     """The bytes of an engine, or of a signed manifest."""
     if not artifacts.is_one(parts.database, digest):
@@ -103,7 +107,7 @@ def artifact(parts: PartsOf, digest: Digest):
         raise ServiceError(404, "not_found", f"the store has lost {digest}") from None
 
 
-@router.get("/v1/signing-key", dependencies=[may("read")])
+@router.get("/v1/signing-key", response_model=answers.SigningKey, dependencies=[may("read")])
 def signing_key(parts: PartsOf):
     """The public key that manifests are signed for."""
     return faults.answer({"key": parts.signer.public})

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 
-from . import faults, jobs, webhooks
+from . import answers, faults, jobs, webhooks
 from .access import Id, Limit, PartsOf, Submitter, may
 from .errors import ServiceError
 from .parts import Parts
@@ -17,7 +17,8 @@ router = APIRouter()
 _FOLLOW_S = 0.2
 
 
-@router.post("/v1/jobs", status_code=201)
+@router.post("/v1/jobs", status_code=201, response_model=answers.Job,
+             responses={200: {"model": answers.Job, "description": "It was there"}})
 def submit(parts: PartsOf, key: Submitter, request: JobRequest, asked: Request):
     """Compiles a model for devices. The same job_id again gives the same job."""
     if request.notify is not None:
@@ -28,7 +29,7 @@ def submit(parts: PartsOf, key: Submitter, request: JobRequest, asked: Request):
     return faults.answer(job, 201 if is_new else 200)
 
 
-@router.get("/v1/jobs", dependencies=[may("read")])
+@router.get("/v1/jobs", response_model=answers.Jobs, dependencies=[may("read")])
 def list_jobs(parts: PartsOf, state: State | None = None,
               before: Annotated[int | None, Query(ge=0, lt=2 ** 63)] = None,
               limit: Limit = 100):
@@ -36,7 +37,7 @@ def list_jobs(parts: PartsOf, state: State | None = None,
     return faults.answer({"jobs": jobs.listed(parts.database, state, before, limit)})
 
 
-@router.get("/v1/jobs/{job_id}", dependencies=[may("read")])
+@router.get("/v1/jobs/{job_id}", response_model=answers.JobDetails, dependencies=[may("read")])
 def details(parts: PartsOf, job_id: Id):
     """A job; waits_for: why no job goes on now."""
     job = jobs.details(parts.database, job_id)
@@ -44,7 +45,7 @@ def details(parts: PartsOf, job_id: Id):
                                 else parts.scheduler.waits_for})
 
 
-@router.delete("/v1/jobs/{job_id}", dependencies=[may("submit")])
+@router.delete("/v1/jobs/{job_id}", response_model=answers.Job, dependencies=[may("submit")])
 def stop(parts: PartsOf, job_id: Id):
     """Stops a job; one that has ended stays as it is."""
     job = jobs.stop(parts.database, job_id)
@@ -52,7 +53,8 @@ def stop(parts: PartsOf, job_id: Id):
     return faults.answer(job)
 
 
-@router.get("/v1/jobs/{job_id}/logs", dependencies=[may("read")])
+@router.get("/v1/jobs/{job_id}/logs", dependencies=[may("read")],
+            response_class=StreamingResponse, responses=answers.file("text/plain", "The log"))
 async def logs(parts: PartsOf, job_id: Id, follow: bool = False,
                device: Annotated[str | None, Query(max_length=64)] = None):
     """What the tasks printed; follow: until the job has ended."""
@@ -97,19 +99,20 @@ def _has_ended(parts: Parts, task: int) -> bool:
         return row is None or row.state in ENDED or (row.later and row.state == State.STARTING)
 
 
-@router.get("/v1/webhooks", dependencies=[may("read")])
+@router.get("/v1/webhooks", response_model=answers.Webhooks, dependencies=[may("read")])
 def list_webhooks(parts: PartsOf, state: EventState | None = None, limit: Limit = 100):
     """The events of jobs that ended, the newest first."""
     return faults.answer({"webhooks": webhooks.listed(parts.database, state, limit)})
 
 
-@router.get("/v1/webhooks/secret")
+@router.get("/v1/webhooks/secret", response_model=answers.Secret)
 def webhook_secret(parts: PartsOf, key: Submitter):
     """What the events of this key's jobs are signed with."""
     return faults.answer({"secret": webhooks.secret_of(parts.sender.master, key.id)})
 
 
-@router.post("/v1/webhooks/{event_id}/retry", dependencies=[may("submit")])
+@router.post("/v1/webhooks/{event_id}/retry", response_model=answers.Webhook,
+             dependencies=[may("submit")])
 def retry_webhook(parts: PartsOf, event_id: Id):
     """Sends an event again, a dead one too."""
     return faults.answer(webhooks.retry(parts.database, event_id))

@@ -4,7 +4,7 @@ import asyncio
 
 from fastapi import APIRouter, Request, Response
 
-from . import devices, faults, keys, retention
+from . import answers, devices, faults, keys, retention
 from .access import Id, PartsOf, may
 from .errors import ServiceError
 from .requests import CollectRequest, DeviceRequest, KeyRequest, Name
@@ -14,12 +14,15 @@ from .timings import LONGEST
 router = APIRouter()
 
 
-@router.get("/v1/devices", dependencies=[may("read")])
+@router.get("/v1/devices", response_model=answers.Devices, dependencies=[may("read")])
 def list_devices(parts: PartsOf):
+    """The kinds of devices that can be compiled for."""
     return faults.answer({"devices": devices.listed(parts.database)})
 
 
-@router.put("/v1/devices/{name}", dependencies=[may("admin")])
+@router.put("/v1/devices/{name}", response_model=answers.DeviceKind,
+            dependencies=[may("admin")],
+            responses={201: {"model": answers.DeviceKind, "description": "It is new"}})
 def register(parts: PartsOf, name: Name, request: DeviceRequest):
     """Adds a kind of device by its profile; engines for it are built, but not tuned."""
     described, is_new = devices.register(parts.database, name, request.profile)
@@ -33,7 +36,8 @@ def _tuned_for(parts: PartsOf, name: str) -> str:
     raise ServiceError(404, "not_found", f"there is no device {name!r}")
 
 
-@router.get("/v1/timings/{name}", dependencies=[may("read")])
+@router.get("/v1/timings/{name}", dependencies=[may("read")], response_class=Response,
+            responses=answers.file("application/json", "The timings"))
 def timings(parts: PartsOf, name: Name):
     """What the tuner measured on a device: a file of the compiler's (timing_cache_path)."""
     if (data := parts.timings.get(_tuned_for(parts, name))) is None:
@@ -41,7 +45,8 @@ def timings(parts: PartsOf, name: Name):
     return Response(data, media_type="application/json")
 
 
-@router.post("/v1/timings/{name}", dependencies=[may("publish")])
+@router.post("/v1/timings/{name}", response_model=answers.Changed,
+             dependencies=[may("publish")], openapi_extra=answers.body("application/json"))
 async def add_timings(parts: PartsOf, name: Name, request: Request):
     """Takes what was measured elsewhere on such a device."""
     tuned_for = await asyncio.to_thread(_tuned_for, parts, name)
@@ -57,12 +62,14 @@ async def add_timings(parts: PartsOf, name: Name, request: Request):
     return faults.answer({"changed": changed})
 
 
-@router.get("/v1/keys", dependencies=[may("admin")])
+@router.get("/v1/keys", response_model=answers.Keys, dependencies=[may("admin")])
 def list_keys(parts: PartsOf):
+    """All keys; of each only its id, name and scopes."""
     return faults.answer({"keys": [_shown(row) for row in keys.listed(parts.database)]})
 
 
-@router.post("/v1/keys", status_code=201, dependencies=[may("admin")])
+@router.post("/v1/keys", status_code=201, response_model=answers.NewKey,
+             dependencies=[may("admin")])
 def create(parts: PartsOf, request: KeyRequest, asked: Request):
     """Makes a key. This answer alone shows it."""
     row, key = keys.made(request.name, request.scopes)
@@ -71,8 +78,9 @@ def create(parts: PartsOf, request: KeyRequest, asked: Request):
     return faults.answer(_shown(row) | {"key": key}, 201)
 
 
-@router.delete("/v1/keys/{key_id}", dependencies=[may("admin")])
+@router.delete("/v1/keys/{key_id}", response_model=answers.Revoked, dependencies=[may("admin")])
 def revoke(parts: PartsOf, key_id: Id):
+    """Ends a key: what is asked with it from now on is refused."""
     if not keys.revoke(parts.database, key_id):
         raise ServiceError(404, "not_found", f"there is no key {key_id!r}")
     return faults.answer({"id": key_id, "revoked": True})
@@ -82,7 +90,7 @@ def _shown(row: ApiKey) -> dict:
     return row.model_dump(exclude={"secret_sha256"})
 
 
-@router.post("/v1/gc", dependencies=[may("admin")])
+@router.post("/v1/gc", response_model=answers.Collected, dependencies=[may("admin")])
 def collect(parts: PartsOf, request: CollectRequest):
     """Removes what is old, or says what it would remove."""
     keep = retention.Keep(**request.model_dump(exclude={"dry_run"}))

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Response
 
 router = APIRouter(include_in_schema=False)
 _FOLDER = Path(__file__).parent
-_HEADERS = {
+HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
                                "connect-src 'self'; base-uri 'none'; form-action 'none'; "
                                "frame-ancestors 'none'",
@@ -19,7 +19,7 @@ def _add(path: str, name: str, media_type: str) -> None:
 
     @router.get(path)
     async def page():
-        return Response(text, media_type=media_type, headers=_HEADERS)
+        return Response(text, media_type=media_type, headers=HEADERS)
 
 
 _add("/", "page.html", "text/html")

@@ -1,5 +1,6 @@
 """The command line of a task: limits, and bubblewrap around it."""
 
+import functools
 import os
 import secrets
 import shutil
@@ -31,7 +32,7 @@ class Limits:
     """What one task may use.
 
     Attributes:
-        memory_bytes: private memory, and as much that is shared.
+        memory_bytes: memory, also shared.
         cpu_seconds: of all its threads.
         seconds: from its start to its end.
         output_bytes: its largest file.
@@ -41,6 +42,11 @@ class Limits:
     cpu_seconds: int = 4 * 3600
     seconds: int = 2 * 3600
     output_bytes: int = 4 << 30
+
+    @property
+    def folder_bytes(self) -> int:
+        """Of all that it writes: an engine that takes the place of another, and what is small."""
+        return 2 * self.output_bytes + (64 << 20)
 
 
 def bubblewrap() -> str | None:
@@ -77,8 +83,7 @@ def limited(command: list[str], limits: Limits, unpack: tuple[Path, Path] | None
 def boxed(command: list[str], bwrap: str, model: Path, out: Path, user: int = -1) -> list[str]:
     """The command without network, with the system, the model (a file or a folder, read-only)
     and `out` to write to: at the same paths as outside; as one process, which is `user`'s."""
-    seen = [*_SYSTEM, sys.base_prefix, str(Path(PYTHON).parents[1]), str(ROOT / "torch_vulkan"),
-            str(ROOT / "torch_vulkan.libs"), str(SCRIPT)]
+    seen = _shown()
     arguments = [bwrap, *_namespaces(user), "--die-with-parent", "--new-session",
                  "--proc", "/proc", "--dev", "/dev"]
     for path, size in _IN_MEMORY.items():
@@ -89,8 +94,8 @@ def boxed(command: list[str], bwrap: str, model: Path, out: Path, user: int = -1
     for path in _GPUS:
         arguments += ["--dev-bind-try", path, path]
     # The model last: where it is in `out`, it is read-only all the same.
-    arguments += ["--remount-ro", "/dev", "--bind", str(out), str(out),
-                  "--ro-bind", str(model), str(model), "--"]
+    arguments += ["--bind", str(out), str(out), "--ro-bind", str(model), str(model),
+                  "--remount-ro", "/dev", "--remount-ro", "/", "--"]
     return arguments + _confined(command, user, out)
 
 
@@ -129,17 +134,35 @@ def _confined(command: list[str], user: int, out: Path) -> list[str]:
             str(out), *command]
 
 
+def _shown() -> list[str]:
+    return [*_SYSTEM, sys.base_prefix, PYTHON, str(ROOT / "torch_vulkan"),
+            str(ROOT / "torch_vulkan.libs"), str(SCRIPT)]
+
+
+def shows(path: Path) -> bool:
+    """Whether tasks see what is at this path of the service's."""
+    return any(path.resolve().is_relative_to(os.path.realpath(shown)) for shown in _shown())
+
+
+@functools.cache
 def why_not(bwrap: str | None) -> str:
     """Why tasks cannot be boxed here; "": they can."""
     if bwrap is None:
         return "bwrap is not installed (Debian and Ubuntu: apt install bubblewrap)"
     import subprocess
+    import tempfile
 
-    user = _user()
-    tried = subprocess.run(
-        [bwrap, *_namespaces(user), "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev",
-         *_confined(["/bin/true"], user, Path("/"))], capture_output=True, text=True, timeout=20)
+    with tempfile.TemporaryDirectory() as folder:
+        model, out = Path(folder, "model"), Path(folder, "out")
+        model.touch()
+        out.mkdir()
+        try:
+            tried = subprocess.run(
+                sandboxed(task_command("inspect", str(model)), bwrap, Limits(), model, out),
+                capture_output=True, text=True, timeout=60, env=environment())
+        except subprocess.TimeoutExpired:
+            return f"a task in {bwrap} did not end within 60 s"
     if tried.returncode == 0:
         return ""
     said = (tried.stderr.strip().splitlines() or [f"status {tried.returncode}"])[-1]
-    return f"{bwrap} cannot make namespaces here: {said[:200]}"
+    return f"a task cannot be run in {bwrap}: {said[:200]}"

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from .errors import ServiceError, package
-from .sandbox import Limits, bubblewrap, why_not
+from .sandbox import Limits, bubblewrap, shows, why_not
 
 log = logging.getLogger("torch_vulkan.service")
 PORT = 8600
@@ -112,6 +112,10 @@ def serve(args) -> int:
                     "it", args.host)
     _check_tls(args)
     args.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    args.data.chmod(0o700)  # one that was there
+    if bwrap and shows(args.data):
+        raise ServiceError(0, "shown", f"--data {args.data} is where tasks may read, and its keys "
+                                       "are not theirs: take another folder")
     with _locked(args.data):
         _run(args, bwrap, family, address)
     return 0
