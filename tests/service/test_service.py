@@ -1,6 +1,8 @@
 """From a model to an engine that runs, and what the service says of itself."""
 
 import json
+import os
+import pty
 import subprocess
 import sys
 
@@ -73,6 +75,26 @@ def test_the_same_from_the_command_line(service, tmp_path):
         "inputs": {"x": [[1, 2, 4], [4, 4, 4]]}}
     assert run(service, "keys", "--signing").stdout.startswith("ed25519:")
     assert run(service, "webhooks", "--secret").stdout.startswith("whsec_")
+
+
+def test_long_work_has_bars_on_a_terminal(service, tmp_path):
+    path = tmp_path / "net.onnx"
+    path.write_bytes(layers([4, 3])[0])
+    for arguments, says in (
+            (("submit", "--model", path, "--device", "lavapipe", "--name", "cli/bars", "--level",
+              "1", "--wait"), ("upload [####", "tasks [....", "] 0 of 2", "] 2 of 2")),
+            (("artifacts", "--model", "cli/bars", "--download", tmp_path), ("lavapipe [####",))):
+        terminal, end = pty.openpty()
+        try:
+            done = subprocess.run(
+                [sys.executable, SCRIPT, *arguments], stdout=subprocess.PIPE, stderr=end,
+                timeout=SECONDS, env=environment(TORCH_VULKAN_SERVICE=service.url,
+                                                 TORCH_VULKAN_API_KEY=service.key))
+            drawn = os.read(terminal, 1 << 16).decode()
+        finally:
+            os.close(terminal), os.close(end)
+        assert done.returncode == 0, drawn
+        assert all(text in drawn for text in says) and drawn.endswith("\n"), drawn
 
 
 def test_what_the_command_line_refuses(service, tmp_path):

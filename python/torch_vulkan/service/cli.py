@@ -189,7 +189,7 @@ def _submit(client, args) -> dict:
     job = client.submit(args.model, args.device, name=args.name, job_id=args.job_id,
                         options=_options(args), notify=args.notify, weights=args.weights,
                         progress=cli_show.bar("upload"))
-    return client.wait(job["id"]) if args.wait else job
+    return client.wait(job["id"], progress=cli_show.bar("tasks", str)) if args.wait else job
 
 
 def _logs(args) -> int:
@@ -208,7 +208,8 @@ def _artifacts(client, args) -> list[dict]:
         from .fetch import to_folder
 
         for artifact in found:
-            to_folder(client, artifact, args.download)
+            to_folder(client, artifact, args.download,
+                      progress=cli_show.bar(artifact["device"]))
     return found
 
 

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Callable
 
 from .._base.units import size
 
@@ -101,15 +102,16 @@ def show_keys(keys: list[dict] | dict) -> None:
         for k in keys])
 
 
-def bar(name: str):
-    """Called with bytes done and their total; draws on a terminal alone."""
+def bar(name: str, show: Callable[[int], str] = size):
+    """Called with what is done and its total, in bytes or as `show` has them; draws on a terminal
+    alone."""
     if not sys.stderr.isatty():
         return None
 
     def draw(done: int, total: int) -> None:
         filled = _BAR * done // total if total else _BAR
         end = "\n" if done == total else ""
-        sys.stderr.write(f"\r{name} [{'#' * filled:.<{_BAR}}] {size(done)} of {size(total)}{end}")
+        sys.stderr.write(f"\r{name} [{'#' * filled:.<{_BAR}}] {show(done)} of {show(total)}{end}")
         sys.stderr.flush()
 
     return draw

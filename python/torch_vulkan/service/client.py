@@ -153,15 +153,22 @@ class Client:
         """A job with its tasks, their states, reasons and artefacts."""
         return self._json("GET", f"/v1/jobs/{_quoted(job_id)}")
 
-    def wait(self, job_id: str, timeout: float | None = None) -> dict:
+    def wait(self, job_id: str, timeout: float | None = None,
+             progress: Callable[[int, int], None] | None = None) -> dict:
         """The job when it has ended: asks less and less often, and as the service says where that
-        is too often. Raises TimeoutError after `timeout` seconds."""
+        is too often. `progress`: called with the number of its tasks that ended, and of all.
+        Raises TimeoutError after `timeout` seconds."""
         end = float("inf") if timeout is None else time.monotonic() + timeout
         pause, state = _POLL_S, "unknown"
         while True:
             told = 0.0
             try:
-                if (job := self.details(job_id))["state"] in ENDED:
+                job = self.details(job_id)
+                if progress:
+                    tasks = job["tasks"]
+                    progress(len(tasks) if job["state"] in ENDED else
+                             sum(task["state"] in ENDED for task in tasks[:-1]), len(tasks))
+                if job["state"] in ENDED:
                     return job
                 state = job["state"]
             except ServiceError as error:
@@ -192,12 +199,17 @@ class Client:
         return self._json("GET", "/v1/artifacts", params=_given(
             model=model, runs_on=runs_on, limit=limit))["artifacts"]
 
-    def download(self, digest: str, file) -> None:
+    def download(self, digest: str, file,
+                 progress: Callable[[int, int], None] | None = None) -> None:
         """Writes the bytes of an artefact to a binary file. Compare their digest (`AutoModel`
-        does)."""
+        does). `progress`: called with the bytes that came and their total."""
         with self._sent("GET", f"/v1/artifacts/{_quoted(digest)}") as answer:
+            done, total = 0, int(answer.headers.get("content-length", 0))
             for piece in self._read(answer.iter_bytes(_PIECE)):
                 file.write(piece)
+                done += len(piece)
+                if progress and total:
+                    progress(done, total)
 
     def publish(self, engine: str | os.PathLike | bytes, model: str, *,
                 model_digest: str | None = None, level: int = 0,

@@ -4,7 +4,7 @@ import hashlib
 import io
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from .._base import whole_files
@@ -49,8 +49,8 @@ def _is_whole(path: Path, digest: str) -> bool:
         return False
 
 
-def _download(client, digest: str, digesting: _Digesting) -> None:
-    client.download(digest, digesting)
+def _download(client, digest: str, digesting: _Digesting, progress=None) -> None:
+    client.download(digest, digesting, progress)
     if f"sha256:{digesting.sha.hexdigest()}" != digest:
         raise ServiceError(0, "bad_digest", f"what {client.url} sent is not {digest}: it was "
                                             "damaged or changed on its way")
@@ -73,13 +73,15 @@ def file_name(manifest: dict) -> str:
     return digest.replace(":", "-") + ".vke"
 
 
-def to_folder(client, artifact: dict, folder: Path, trusted: Sequence[str] | None = None) -> None:
+def to_folder(client, artifact: dict, folder: Path, trusted: Sequence[str] | None = None,
+              progress: Callable[[int, int], None] | None = None) -> None:
     """An engine with its signed manifest beside it, each named by its digest: a folder that
     AutoModel reads without a service.
 
     Args:
         artifact: what `client.artifacts` says of it; the manifest decides.
         trusted: the keys one of which must have signed it; None: the service's own.
+        progress: called with the bytes of the engine that came and their total.
 
     Raises:
         ServiceError: what came is not what its digest says.
@@ -97,7 +99,7 @@ def to_folder(client, artifact: dict, folder: Path, trusted: Sequence[str] | Non
     folder.mkdir(parents=True, exist_ok=True)
     if not _is_whole(engine, manifest["engine_digest"]):
         with whole_files.written(engine, "AutoModel") as file:
-            _download(client, manifest["engine_digest"], _Digesting(file))
+            _download(client, manifest["engine_digest"], _Digesting(file), progress)
     beside = folder / (artifact["manifest_digest"].replace(":", "-") + ".json")  # as was compared
     with whole_files.written(beside, "AutoModel") as file:
         file.write(envelope.getvalue())
