@@ -69,6 +69,7 @@ QUICK = share_of(ROWS, 20)
 ONE_LENGTH = {"mamba"}
 
 
+@turns(2)
 @pytest.mark.parametrize("name,way", [
     pytest.param(*row, marks=() if row in QUICK else pytest.mark.slow) for row in ROWS])
 def test_families(name, way):

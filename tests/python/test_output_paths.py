@@ -26,9 +26,13 @@ def program():
 
 
 @pytest.fixture(scope="module")
-def writers(program):
+def writers(program, tmp_path_factory):
     """Name → what writes a file, by all writers of the package."""
     (engine,) = tv.engines(program)
+    cache = tmp_path_factory.mktemp("cache")  # all of another test's would be written each time
+    tv.compile(nn.Linear(8, 3), [torch.randn(4, 8)], min_block_size=1, cache_built_engines=True,
+               engine_cache_dir=str(cache))
+    assert tv.cache.entries(cache)
     report = tv.dry_run(nn.Linear(8, 3), [torch.randn(4, 8)])
     return {
         "net.pt2": lambda path: tv.save(program, path),
@@ -36,7 +40,7 @@ def writers(program):
         "net.vke": engine.save,
         "report.html": report.to_html, "report.json": report.to_json, "report.txt": report.save,
         "profile.json": Profile().to_json, "profile.svg": Profile().save,
-        "bundle": tv.cache.export_bundle,
+        "bundle": lambda path: tv.cache.export_bundle(path, cache),
     }
 
 

@@ -192,6 +192,7 @@ CHARACTERS = [chr(c) for c in range(1, 0x20000) if not 0xd800 <= c < 0xe000
               and unicodedata.ucd_3_2_0.category(chr(c)) != "Cn"]
 
 
+@turns(3)
 @pytest.mark.parametrize("pattern", [
     r"\w", r"\W", r"[\w]", r"[^\w]", r"\d", r"[^\d]", r"\s", r"\S", r"[\s]", r"\p{L}",
     r"\p{^L}", r"\p{M}", r"\p{N}", r"\p{P}", r"\p{S}", r"\p{Z}", r"\p{Lu}", r"\p{Han}",

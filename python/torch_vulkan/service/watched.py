@@ -56,7 +56,7 @@ class Watched(threading.Thread):
         limits = self._limits
         if time.monotonic() - self._began > limits.seconds:
             return f"took longer than {limits.seconds} s"
-        if self.log and self.log.stat().st_size > task_logs.LONGEST:
+        if self.log and _size(self.log) > task_logs.LONGEST:
             return f"wrote a log of more than {task_logs.LONGEST >> 20} MiB"
         if usage.memory_bytes(self.process.pid) > limits.memory_bytes:
             return f"used more than {limits.memory_bytes} bytes of memory"
@@ -66,3 +66,10 @@ class Watched(threading.Thread):
         if written > limits.folder_bytes:
             return f"wrote more than {limits.folder_bytes} bytes"
         return ""
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # it was removed
+        return 0
