@@ -100,6 +100,13 @@ def test_long_work_has_bars_on_a_terminal(service, tmp_path):
 def test_what_the_command_line_refuses(service, tmp_path):
     done = run(service, "submit", "--model", str(tmp_path / "none.onnx"), "--device", "lavapipe")
     assert done.returncode == 1 and "none.onnx" in done.stderr
+    done = run(service, "submit", "--model", str(tmp_path / "none.onnx"), "--device", "lavapipe",
+               "--json")
+    assert "none.onnx" in json.loads(done.stdout)["error"]["message"]
+    (tmp_path / "net.onnx").write_bytes(layers([4, 3])[0])
+    done = run(service, "submit", "--model", str(tmp_path / "net.onnx"), "--device", "lavapipe",
+               "--name", "bad name")
+    assert done.returncode == 1 and "want 1 to 4 names with '/' between them" in done.stderr
     done = run(service, "details", "no-such-job", "--json")
     assert done.returncode == 1 and json.loads(done.stdout)["error"]["code"] == "not_found"
     done = run(service, "list", key="tv_000000000000_" + "a" * 43)

@@ -16,15 +16,18 @@ def main(arguments: list[str]) -> int:
     try:
         return args.run(args)
     except ServiceError as error:
-        if getattr(args, "json", False):
-            print(json.dumps({"error": {"code": error.code, "message": error.message,
-                                        "details": error.details}}))
-        print(f"tv-compile: {error}", file=sys.stderr)
-    except (ValueError, OSError, ImportError, RuntimeError) as error:
-        print(f"tv-compile: {error}", file=sys.stderr)
+        _failed(args, error, error.code, error.message, error.details)
+    except (ValueError, OSError, ImportError, RuntimeError) as error:  # on this machine
+        _failed(args, error, "failed", str(error), [])
     except KeyboardInterrupt:
         return 130
     return 1
+
+
+def _failed(args, error: Exception, code: str, message: str, details: list[str]) -> None:
+    if getattr(args, "json", False):
+        print(json.dumps({"error": {"code": code, "message": message, "details": details}}))
+    print(f"tv-compile: {error}", file=sys.stderr)
 
 
 def make_parser() -> argparse.ArgumentParser:

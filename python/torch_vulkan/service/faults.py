@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from .errors import Away, Damaged, ServiceError
+from .requests import WANTED
 
 log = logging.getLogger("torch_vulkan.service")
 _MOST_JSON_BYTES = 1 << 20
@@ -47,9 +48,14 @@ async def _service_error(_request: Request, error: ServiceError) -> Response:
 
 
 async def _invalid(_request: Request, error: RequestValidationError) -> Response:
-    lines = [f"{'.'.join(str(part)[:80] for part in found['loc'])}: {found['msg'][:300]}"
+    lines = [f"{'.'.join(str(part)[:80] for part in found['loc'])}: {_wanted(found)}"
              for found in error.errors()[:20]]
     return _error(422, "invalid", "the request is invalid", lines)
+
+
+def _wanted(found: dict) -> str:
+    words = WANTED.get(found.get("ctx", {}).get("pattern"))
+    return f"want {words}" if words else found["msg"][:300]
 
 
 async def _http_error(_request: Request, error: HTTPException) -> Response:

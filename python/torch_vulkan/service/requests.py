@@ -10,6 +10,10 @@ _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 _MODEL = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(/[A-Za-z0-9][A-Za-z0-9._-]{0,63}){0,3}$"
 _DIGEST = r"^sha256:[0-9a-f]{64}$"
 _HEX = r"^[0-9a-f]{0,64}$"
+# What the patterns want, for people.
+_A_NAME = "1 to 64 letters, digits, '.', '_' and '-', a letter or a digit first"
+WANTED = {_NAME: _A_NAME, _MODEL: f"1 to 4 names with '/' between them, each of {_A_NAME}",
+          _DIGEST: "sha256: and 64 hexadecimal digits"}
 _MOST_ELEMENTS = 2 ** 62
 _MOST_DAYS = 100_000
 
