@@ -31,7 +31,7 @@ if [ "${1:-}" = --all ]; then
 
   echo "== The compile service, from a model to its results"
   .venv/bin/python scripts/service_check.py
-  .venv/bin/python benchmarks/service.py --bound
+  .venv/bin/python benchmarks/service.py
 
   echo "== Every sample of torch's op_db; a run that is stopped goes on from build/opinfo"
   .venv/bin/python tests/opinfo/run.py --results build/opinfo

@@ -16,6 +16,7 @@ _bearer = HTTPBearer(auto_error=False, description="an API key: tv_<id>_<secret>
 _MOST_LISTED = 1000
 
 Limit = Annotated[int, Query(ge=1, le=_MOST_LISTED)]
+JobsLimit = Annotated[int, Query(ge=1, le=10 * _MOST_LISTED)]  # their rows are short
 Id = Annotated[str, Path(max_length=64)]
 
 

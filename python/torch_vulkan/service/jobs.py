@@ -130,14 +130,15 @@ def details(database: Database, job_id: str) -> dict:
 
 def listed(database: Database, state: State | None, before: int | None, limit: int) -> list[dict]:
     """The newest first, without their tasks."""
-    columns = [getattr(Job, name) for name in _HEAD]  # rows are read faster than objects are made
+    columns = [Job.__table__.c[name] for name in _HEAD]  # rows are read faster than objects made
     query = select(*columns).order_by(Job.number.desc()).limit(limit)
     if state:
         query = query.where(Job.state == state)
     if before is not None:
         query = query.where(Job.number < before)
     with database.reading() as session:
-        return [dict(zip(_HEAD, row, strict=True)) for row in session.execute(query)]
+        rows = session.connection().execute(query)
+        return [dict(zip(_HEAD, row, strict=True)) for row in rows]
 
 
 _HEAD = ("id", "number", "state", "model", "model_digest", "created", "ended")

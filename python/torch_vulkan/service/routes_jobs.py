@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 
 from . import answers, faults, jobs, webhooks
-from .access import Id, Limit, PartsOf, Submitter, may
+from .access import Id, JobsLimit, Limit, PartsOf, Submitter, may
 from .errors import ServiceError
 from .parts import Parts
 from .requests import JobRequest
@@ -32,7 +32,7 @@ def submit(parts: PartsOf, key: Submitter, request: JobRequest, asked: Request):
 @router.get("/v1/jobs", response_model=answers.Jobs, dependencies=[may("read")])
 def list_jobs(parts: PartsOf, state: State | None = None,
               before: Annotated[int | None, Query(ge=0, lt=2 ** 63)] = None,
-              limit: Limit = 100):
+              limit: JobsLimit = 100):
     """Jobs, the newest first; before: a job's number, to go on from."""
     return faults.answer({"jobs": jobs.listed(parts.database, state, before, limit)})
 
