@@ -1,13 +1,21 @@
-"""What the service answers, for /openapi.json. Routes write these as JSON; nothing is checked
-against them when they do, but a test does it."""
+"""What the service answers: /openapi.json has it, and what is shown of rows of the database goes by
+it. Routes write JSON without a check against these; a test compares."""
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, create_model
 
+from . import tables
 from .tables import EventState, State
 
 
 class _Answer(BaseModel):
     model_config = ConfigDict(extra="forbid")
+
+
+def _rows(table: type, without: frozenset | set = frozenset(), name: str = "") -> type[_Answer]:
+    """Rows of a table, without some columns."""
+    fields = {column: (field.annotation, ...) for column, field in table.model_fields.items()
+              if column not in without}
+    return create_model(name or table.__name__, __base__=_Answer, __doc__=table.__doc__, **fields)
 
 
 class Error(_Answer):
@@ -104,24 +112,7 @@ class Secret(_Answer):
     secret: str
 
 
-class Artifact(_Answer):
-    """An engine. `manifest_digest`: of its signed manifest; both are given by
-    /v1/artifacts/{digest}."""
-
-    published_by: str | None
-    model: str
-    model_digest: str
-    device: str
-    runs_on: str
-    tuned_for: str
-    tuned: bool
-    level: int
-    options: dict
-    engine_digest: str
-    engine_key: str
-    size_bytes: int
-    manifest_digest: str
-    created: float
+Artifact = _rows(tables.Artifact, without={"id", "task"})
 
 
 class Artifacts(_Answer):
@@ -132,19 +123,8 @@ class SigningKey(_Answer):
     key: str
 
 
-class DeviceKind(_Answer):
-    name: str
-    description: str
-    profile: dict
-    runs_on: str
-    tuned_for: str
-
-
-class Device(DeviceKind):
-    """`is_here`: on the service's machine, so that engines can be tuned for it."""
-
-    is_here: bool
-    created: float
+Device = _rows(tables.Device)
+DeviceKind = _rows(tables.Device, without={"is_here", "created"}, name="DeviceKind")
 
 
 class Devices(_Answer):
@@ -155,12 +135,7 @@ class Changed(_Answer):
     changed: bool
 
 
-class Key(_Answer):
-    id: str
-    name: str
-    scopes: list[str]
-    created: float
-    revoked: float | None
+Key = _rows(tables.ApiKey, without={"secret_sha256"}, name="Key")
 
 
 class NewKey(Key):

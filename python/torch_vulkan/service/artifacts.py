@@ -12,6 +12,7 @@ from pathlib import Path
 from sqlalchemy import Select, and_
 from sqlmodel import Session, func, select
 
+from . import answers
 from .database import Database
 from .errors import ServiceError
 from .requests import PublishRequest
@@ -26,7 +27,7 @@ _CHECKED = Limits(memory_bytes=8 << 30, cpu_seconds=60, seconds=90, output_bytes
 _AT_A_TIME = 2  # each may use much memory
 _LONGEST_WAIT_S = 30
 _LONGEST_TEXT = 20_000
-_HIDDEN = {"id", "task"}
+_SHOWN = {*answers.Artifact.model_fields}
 
 
 def listed(database: Database, model: str | None, runs_on: str | None, limit: int) -> list[dict]:
@@ -39,7 +40,7 @@ def listed(database: Database, model: str | None, runs_on: str | None, limit: in
     if runs_on is not None:
         query = query.where(Artifact.runs_on == runs_on)
     with database.reading() as session:
-        return [row.model_dump(exclude=_HIDDEN) for row in session.exec(query)]
+        return [row.model_dump(include=_SHOWN) for row in session.exec(query)]
 
 
 def newest_file_first(query: Select, model: str | None = None) -> Select:
@@ -65,7 +66,7 @@ def is_one(database: Database, digest: str) -> bool:
 def sign(row: Artifact, more: dict, store: Keeping, signer: Signer) -> None:
     """Keeps the manifest of a row: what it says, and `more`."""
     row.manifest_digest = ""
-    manifest = row.model_dump(exclude=_HIDDEN | {"manifest_digest"}) | {"format": FORMAT} | more
+    manifest = row.model_dump(include=_SHOWN - {"manifest_digest"}) | {"format": FORMAT} | more
     row.manifest_digest = store.put(signer.envelope(manifest))
 
 
@@ -116,7 +117,7 @@ class Publisher:
         said = self._inspected(path)
         with self._database.reading() as session:
             if there := _same(session, request, options):
-                return there.model_dump(exclude=_HIDDEN), False
+                return there.model_dump(include=_SHOWN), False
             row = Artifact(model=request.model, model_digest=request.model_digest,
                            device=_device(session, said), runs_on=said["runs_on"],
                            tuned_for=said["tuned_for"], tuned=request.level > 0,
@@ -129,10 +130,10 @@ class Publisher:
             if self._store.removals != removals and not self._store.has(request.engine_digest):
                 raise _removed()
             if there := _same(session, request, options):
-                return there.model_dump(exclude=_HIDDEN), False
+                return there.model_dump(include=_SHOWN), False
             session.add(row)
             session.flush()
-            return row.model_dump(exclude=_HIDDEN), True
+            return row.model_dump(include=_SHOWN), True
 
     def _inspected(self, path: Path) -> dict:
         command = task_command("inspect", str(path))

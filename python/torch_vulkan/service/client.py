@@ -165,9 +165,9 @@ class Client:
             try:
                 job = self.details(job_id)
                 if progress:
-                    tasks = job["tasks"]
-                    progress(len(tasks) if job["state"] in ENDED else
-                             sum(task["state"] in ENDED for task in tasks[:-1]), len(tasks))
+                    ended = sum(task["state"] in ENDED for task in job["tasks"])
+                    total = len(job["tasks"])  # which is reached with the job's end
+                    progress(total if job["state"] in ENDED else min(ended, total - 1), total)
                 if job["state"] in ENDED:
                     return job
                 state = job["state"]

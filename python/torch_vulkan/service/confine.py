@@ -1,17 +1,16 @@
 """What a sandboxed task cannot do once it runs: a file run by its path inside the sandbox, with the
 standard library alone.
 
-    confine.py USER GROUP THREADS FOLDER COMMAND…
+    confine.py USER GROUP,… THREADS FOLDER COMMAND…
 
-Becomes the user, in the group and those of GPUs (-1: stays who it is), begins in the folder, may
-have so many threads, and can start no process, enter no namespace and use no io_uring, whose
+Becomes the user, in the groups (-1: stays who it is), begins in the folder, may have so many
+threads, and can start no process, enter no namespace and use no io_uring, whose
 workers no filter sees, nor memory that does not show in what it maps and has open. So what limits a
 process limits the task.
 """
 
 import ctypes
 import errno
-import glob
 import os
 import platform
 import resource
@@ -84,22 +83,15 @@ def _apply(program: bytes) -> None:
         raise OSError(ctypes.get_errno(), "no seccomp filter")
 
 
-def _gpu_groups() -> list[int]:
-    """Groups of GPUs' device nodes: render and video, as a rule."""
-    found = set()
-    for pattern in ("/dev/dri/*", "/dev/kfd", "/dev/nvidia*", "/dev/dxg"):
-        found |= {os.stat(path).st_gid for path in glob.glob(pattern)}
-    return sorted(found - {0})
-
-
 def main() -> None:
-    user, group, threads = map(int, sys.argv[1:4])
+    user, threads = int(sys.argv[1]), int(sys.argv[3])
+    group, *others = map(int, sys.argv[2].split(","))
     if platform.machine() not in _CALLS:
         sys.exit(f"tasks of a service on {platform.machine()} cannot be kept from processes; "
                  f"that is known of {', '.join(_CALLS)}")
     program = seccomp_filter(platform.machine())
     if user >= 0:
-        os.setgroups(_gpu_groups())
+        os.setgroups(others)
         os.setresgid(group, group, group)
         os.setresuid(user, user, user)
     os.chdir(sys.argv[4])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from sqlmodel import Session, func, select
 
 from . import webhooks
+from .answers import JobHead
 from .database import Database
 from .errors import ServiceError
 from .requests import JobRequest
@@ -141,7 +142,7 @@ def listed(database: Database, state: State | None, before: int | None, limit: i
         return [dict(zip(_HEAD, row, strict=True)) for row in rows]
 
 
-_HEAD = ("id", "number", "state", "model", "model_digest", "created", "ended")
+_HEAD = tuple(JobHead.model_fields)
 
 
 def _head(job: Job) -> dict:

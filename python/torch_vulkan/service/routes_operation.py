@@ -87,7 +87,7 @@ def revoke(parts: PartsOf, key_id: Id):
 
 
 def _shown(row: ApiKey) -> dict:
-    return row.model_dump(exclude={"secret_sha256"})
+    return row.model_dump(include={*answers.Key.model_fields})
 
 
 @router.post("/v1/gc", response_model=answers.Collected, dependencies=[may("admin")])

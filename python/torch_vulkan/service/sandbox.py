@@ -32,7 +32,7 @@ class Limits:
     """What one task may use.
 
     Attributes:
-        memory_bytes: memory, also shared.
+        memory_bytes: memory, shared too.
         cpu_seconds: of all its threads.
         seconds: from its start to its end.
         output_bytes: its largest file.
@@ -130,8 +130,14 @@ def _folders(paths: list[str]) -> list[str]:
 def _confined(command: list[str], user: int, out: Path) -> list[str]:
     threads = max(_LEAST_THREADS, 4 * (os.cpu_count() or 1))
     confine = Path(__file__).with_name("confine.py")
-    return [PYTHON, "-I", "-S", str(confine), str(user), str(_GROUP), str(threads),
-            str(out), *command]
+    groups = ",".join(map(str, [_GROUP, *_gpu_groups()]))
+    return [PYTHON, "-I", "-S", str(confine), str(user), groups, str(threads), str(out), *command]
+
+
+def _gpu_groups() -> list[int]:
+    """Groups that GPUs' device nodes belong to: render and video, as a rule."""
+    nodes = [node for path in map(Path, _GPUS) for node in (path, *path.glob("*"))]
+    return sorted({node.stat().st_gid for node in nodes if node.exists()} - {0})
 
 
 def _shown() -> list[str]:

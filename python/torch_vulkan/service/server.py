@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-sandbox", action="store_true",
                         help="run tasks without bubblewrap: for models that you trust")
     parser.add_argument("--max-upload", type=int, default=2 << 30, metavar="BYTES")
-    for name, text in (("memory_bytes", "private memory"), ("cpu_seconds", "time of all threads"),
+    for name, text in (("memory_bytes", "memory"), ("cpu_seconds", "time of all threads"),
                        ("seconds", "time from start to end"), ("output_bytes", "largest file")):
         parser.add_argument(f"--task-{name.replace('_', '-')}", type=int, dest=f"task_{name}",
                             default=getattr(Limits, name), metavar="N",
@@ -111,11 +111,11 @@ def serve(args) -> int:
         log.warning("--no-sandbox on %s: whoever may submit a model may attack this machine with "
                     "it", args.host)
     _check_tls(args)
-    args.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    args.data.chmod(0o700)  # one that was there
     if bwrap and shows(args.data):
         raise ServiceError(0, "shown", f"--data {args.data} is where tasks may read, and its keys "
                                        "are not theirs: take another folder")
+    os.umask(0o077)  # a folder that was there may be open to others
+    args.data.mkdir(parents=True, exist_ok=True)
     with _locked(args.data):
         _run(args, bwrap, family, address)
     return 0

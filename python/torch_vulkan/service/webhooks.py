@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from sqlmodel import Session, select
 
+from .answers import Webhook
 from .database import Database
 from .errors import ServiceError
 from .tables import Artifact, EventState, Job, Task, WebhookEvent
@@ -92,7 +93,7 @@ def note_end(session: Session, job: Job) -> None:
 
 
 # Of the receiver the host alone: the rest of a URL may be a secret.
-_SHOWN = ("id", "host", "state", "attempts", "reason", "next_at", "created", "ended")
+_SHOWN = tuple(Webhook.model_fields)
 
 
 def shown(event: WebhookEvent) -> dict:
