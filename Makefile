@@ -2,7 +2,7 @@
 
 PYTHON := .venv/bin/python
 
-.PHONY: demo build test test-all service service-check service-environment wheel onnxruntime-provider \
+.PHONY: demo build test test-all soak service service-check service-environment wheel onnxruntime-provider \
   triton-backend serve images clean
 .DEFAULT_GOAL := build
 
@@ -15,7 +15,8 @@ demo:
 build:
 	@scripts/setup.sh
 
-## The test suite, C++ and Python: to take at most 25 minutes on 2 cores.
+## The test suite, C++ and Python: on 2 cores at most 25 minutes, if ccache holds the objects and the
+## packages that scripts/setup.sh installs are there.
 test:
 	@scripts/setup.sh --tests
 	@scripts/test.sh
@@ -24,6 +25,12 @@ test:
 test-all:
 	@scripts/setup.sh --tests
 	@scripts/test.sh --all
+
+## More than an hour: very many calls, compilations, loads and shapes; threads; processes that end.
+soak:
+	@scripts/setup.sh --tests
+	@$(PYTHON) tests/soak/soak.py
+	@$(PYTHON) tests/soak/threads.py
 
 ## The compile service on this machine, for devices of this machine (docs/service.md).
 service:

@@ -14,7 +14,7 @@ import torch
 from timing import per_call_us
 
 import torch_vulkan  # noqa: F401  (registers the operator)
-from torch_vulkan import cuda_memory
+from torch_vulkan._device import cuda_memory
 from torch_vulkan._fx import engine_call
 
 

@@ -76,14 +76,14 @@ def by_vulkan(name, precision, options):
     import serving
     import torch
 
-    import torch_vulkan
+    from torch_vulkan._device import cuda_memory
 
     from workloads.networks import NETWORKS
 
     settings = {"device": options["device"], "reduced": False, "level": options["level"],
                 "ways": ["vulkan"]}
     if options["device"] == "cuda":
-        torch_vulkan.cuda_memory.allocate_shareable()
+        cuda_memory.allocate_shareable()
     with torch.no_grad():
         row = serving.Row(NETWORKS[name], 1, precision, settings)
         row.build(["vulkan"], lambda text: None)

@@ -30,7 +30,7 @@ def driver_facts():
     """How torch's memory looks to the driver, before and after it is mapped again."""
     import torch
 
-    from torch_vulkan.cuda_memory import set_allocator
+    from torch_vulkan._device.cuda_memory import set_allocator
 
     cuda = ctypes.CDLL("libcuda.so.1")
     torch.cuda.init()
@@ -84,13 +84,14 @@ def way(name):
     import torch
 
     import torch_vulkan as tv
+    from torch_vulkan._device import cuda_memory, device_list
     from torch_vulkan._native import C
 
     warnings.simplefilter("always")
     warnings.filterwarnings("ignore", category=DeprecationWarning)
-    device = tv.device_list.spec_for(None, torch.device("cuda"))
+    device = device_list.spec_for(None, torch.device("cuda"))
     if name != "staged":
-        tv.cuda_memory.allocate_shareable()
+        cuda_memory.allocate_shareable()
     start = time.perf_counter()
     torch.zeros(1, device="cuda")
     print(f"torch.cuda started in {time.perf_counter() - start:.3f} s")

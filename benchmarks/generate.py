@@ -8,15 +8,25 @@ by inductor and by torch_vulkan, and tv.generate ("loop").
     python benchmarks/generate.py --model 8b --dtype bfloat16 --device cuda --ways vulkan \\
         --prompt 512 --steps-only                            no prompt is compiled
     python benchmarks/generate.py --ways vulkan --layers     what a token's launches take
+    python benchmarks/generate.py --model 8b --dtype bfloat16 --device cuda --ways loop \\
+        --weight-budget 0 0.5                                weights that are streamed
 
 A row is printed, and the JSON file written, as soon as it is measured; further rounds, in
 alternation, are in the table at the end. A row has the prompt's tokens a second, the time to the
 first token, the time of each further one (median), and for torch_vulkan the launches of a token and
-the bytes of caches that a token copies. Memory: what a token reads at least, the weights once and
-the used part of the cache, over its time. The time of a token includes what `generate` does in
+the bytes of launches, and of PyTorch's copies, that pass over a whole cache for a token. Memory:
+what a token reads at least, the weights once and the used part of the cache, over its time, and
+that as a share of --bandwidth, or of what a large copy reaches here. inductor has CUDA graphs on
+CUDA (mode "reduce-overhead"). The time of a token includes what `generate` does in
 Python; --step times the forward call alone. Of "loop": host_us, from the end of one call of the
 step's engine to the beginning of the next, and call_us, the call, which on CPU drivers computes and
 on GPUs only submits.
+
+With --weight-budget the ways of torch_vulkan are also measured with so many bytes of weights kept
+on the device, or with that share of them (1 or less). streamed_gb is what a token copies,
+transfer_ms the time that this takes by --transfer, or by what a large copy from pinned memory
+reaches here, and share_of_max a token's time over the longer of transfer_ms and the time with all
+weights kept.
 
 Graphs are compiled for the sizes that are measured; --dynamic has them compiled for all sizes, as
 they are after calls with two lengths.
@@ -25,6 +35,7 @@ they are after calls with two lengths.
 import argparse
 import json
 import statistics
+import sys
 import time
 import unittest.mock
 import warnings
@@ -32,6 +43,9 @@ from pathlib import Path
 
 import torch
 import transformers
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from workloads.decoders import cache_moves  # noqa: E402
 
 # hidden, intermediate, layers, heads, heads of keys, vocabulary: 1b and 8b as Llama 3 has them.
 MODELS = {
@@ -90,15 +104,21 @@ class Times:
 class Way:
     """One way to run the model, and what was measured of it."""
 
-    def __init__(self, name, model, weights, options):
+    def __init__(self, name, model, weights, options, budget=None):
         self.name, self.model, self._weights, self._options = name, model, weights, options
+        self.label = name if budget is None else f"{name}, {budget / 1e9:.3g} GB kept"
+        self.streams = budget is not None
+        self.streamed = 0  # bytes
         self._wait = torch.cuda.synchronize if options.device == "cuda" else lambda: None
-        given = {"optimization_level": options.level, "tuning_seconds": options.tuning_seconds}
+        given = {"optimization_level": options.level, "tuning_seconds": options.tuning_seconds,
+                 "weight_budget": budget}
         self._settings = {key: value for key, value in given.items()
                           if value is not None and name in ("vulkan", "loop")}
         self._forward = model.forward
         if name in ("inductor", "vulkan"):
+            graphs = name == "inductor" and options.device == "cuda"
             self._forward = torch.compile(model.forward, backend=name,
+                                          mode="reduce-overhead" if graphs else None,
                                           options=self._settings or None)
         self.first_s, self.token_s, self.step_s = [], [], []
         self.outputs, self._host = None, {}
@@ -143,20 +163,15 @@ class Way:
             self._round_of_loop()
             return
         times = Times(self._wait)
-        streamer = times if options.batch == 1 else None
         self._wait()
         start = time.perf_counter()
-        self.generate(options.prompt, options.tokens, streamer)
-        if streamer is None:  # a streamer takes one text only
-            self._wait()
-            self.token_s.append((time.perf_counter() - start) / options.tokens)
-            return
+        self.generate(options.prompt, options.tokens, times)
         self.first_s.append(times.at[1] - start)
         self.token_s += [b - a for a, b in zip(times.at[1:], times.at[2:])]
 
     def _round_of_loop(self):
         """The text, and the shortest one whose cache has the same room."""
-        from torch_vulkan.generation import _CACHE_STEP
+        from torch_vulkan._generate.generation import _CACHE_STEP
 
         options, took = self._options, []
         least = max(1, (options.prompt + options.tokens - 1) // _CACHE_STEP * _CACHE_STEP
@@ -197,7 +212,7 @@ class Way:
 
     def measure_host(self):
         """Of the loop: what the host does for a token."""
-        from torch_vulkan import generation
+        from torch_vulkan._generate import generation
 
         between, within, last = [], [], [None]
         call_engine = generation._call_engine
@@ -219,7 +234,7 @@ class Way:
 
     def row(self):
         options, median = self._options, statistics.median
-        row = {"weights": self._weights, "way": self.name}
+        row = {"weights": self._weights, "way": self.label}
         if self.token_s:
             row["token_ms"] = median(self.token_s) * 1e3
         if self.first_s:
@@ -231,6 +246,7 @@ class Way:
         row["tokens_per_s"] = options.batch / seconds
         row["bytes_read"] = self._bytes_read()
         row["gb_per_s"] = row["bytes_read"] / seconds / 1e9
+        row["share_of_bandwidth"] = row["gb_per_s"] / options.bandwidth
         return row | self._host
 
     def _bytes_read(self):
@@ -247,7 +263,7 @@ class Way:
 
 
 def launches(way, options):
-    """(layers of a token's call, bytes of caches that it copies)."""
+    """(layers of a token's call, bytes that it moves where it passes over a whole cache)."""
     import torch_vulkan as tv
     from torch_vulkan._fx import mutation
 
@@ -269,11 +285,28 @@ def launches(way, options):
     # Those of other ranges of sizes have empty grids, which are not launched.
     layers = [layer for layer in p.layers if layer["call"] == last and layer["time_us"] > 0]
     config = way.model.config
-    position = config.num_key_value_heads * config.head_dim * getattr(torch, options.dtype).itemsize
-    # (Smaller ones are of tokens and counters.)
-    written = sum(layer["bytes"] for layer in layers
-                  if layer["name"].endswith("_written") and layer["bytes"] > 2 * position)
-    return layers, written + sum(native)
+    size = (options.batch * config.num_key_value_heads * config.head_dim * options.prompt
+            * getattr(torch, options.dtype).itemsize)
+    return layers, sum(layer["bytes"] for layer in cache_moves(layers, size)) + sum(native)
+
+
+def measured_bandwidth(device):
+    """GB/s of a copy within the device's memory, read and written."""
+    source = torch.ones(1 << (28 if device == "cuda" else 26), device=device)
+    return 2 * copied_per_second(source, torch.empty_like(source)) / 1e9
+
+
+def copied_per_second(source, target):
+    """Bytes that are copied a second, the best of several times."""
+    best = float("inf")
+    wait = torch.cuda.synchronize if target.is_cuda else lambda: None
+    for _ in range(5):
+        wait()
+        start = time.perf_counter()
+        target.copy_(source)
+        wait()
+        best = min(best, time.perf_counter() - start)
+    return source.nbytes / best
 
 
 def table(rows):
@@ -310,7 +343,18 @@ class Rows:
 
 def first_row(way, options):
     """Compiles and measures a way for the first time; what it is beside times."""
-    way.warm_up()
+    if way.name in ("vulkan", "loop"):
+        from torch_vulkan._fx import engine_call
+
+        calls = []
+        with engine_call.collected(calls):
+            way.warm_up()
+        # One engine reads the prompt, one makes the tokens; of the same weights. The table of
+        # embeddings is read where it is, a few rows.
+        on_host = max((call.engine.weight_memory()[1] for call in calls), default=0)
+        way.streamed = max(0, on_host - way.model.get_input_embeddings().weight.nbytes)
+    else:
+        way.warm_up()
     way.round()
     if way.name == "loop" and not options.steps_only:
         way.measure_host()
@@ -329,16 +373,26 @@ def measure(weights, options, rows):
     model = make(options, weights)
     say(f"{weights}: weights are made")
     ways = {}
-    for name in options.ways:
-        way = Way(name, model, weights, options)
+    of_all = sum(t.nbytes for t in [*model.parameters(), *model.buffers()])
+    asked = [(name, budget) for name in options.ways for budget in (None, *options.weight_budget)
+             if budget is None or name in ("vulkan", "loop")]
+    kept = {}  # name → ms of a token with all weights on the device
+    for name, budget in asked:
+        if budget is not None:
+            budget = int(budget * of_all if budget <= 1 else budget)
+        way = Way(name, model, weights, options, budget)
         try:
             found = first_row(way, options)
         except Exception as error:  # inductor needs a C++ compiler, or Triton
-            rows.put(weights, name, {"weights": weights, "way": name,
-                                     "failure": f"{type(error).__name__}: {error}"[:200]})
+            rows.put(weights, way.label, {"weights": weights, "way": way.label,
+                                          "failure": f"{type(error).__name__}: {error}"[:200]})
             continue
         ways[way] = found
-        rows.put(weights, name, way.row() | found)
+        if way.streams:
+            found |= streaming(way, kept.get(name), options)
+        else:
+            kept[name] = token_ms(way)
+        rows.put(weights, way.label, way.row() | found)
     for _ in range(options.rounds - 1):
         for way in ways:
             way.round()
@@ -347,7 +401,28 @@ def measure(weights, options, rows):
         if way.outputs is not None:
             found["same_tokens"] = bool(torch.equal(way.outputs, first.outputs))
         if options.rounds > 1 or len(ways) > 1:
-            rows.put(weights, way.name, way.row() | found)
+            rows.put(weights, way.label, way.row() | found)
+
+
+def token_ms(way):
+    row = way.row()
+    return row.get("token_ms", row.get("step_ms"))
+
+
+def streaming(way, kept_ms, options):
+    """What streaming costs a way, beside the longer of computing and copying."""
+    found = {"streamed_gb": way.streamed / 1e9,
+             "transfer_ms": way.streamed / options.transfer / 1e6}
+    if kept_ms is not None:
+        found["share_of_max"] = token_ms(way) / max(found["transfer_ms"], kept_ms)
+    return found
+
+
+def measured_transfer(device):
+    """GB/s of a copy from pinned host memory to the device."""
+    on_gpu = device == "cuda"
+    source = torch.ones(1 << (28 if on_gpu else 26), pin_memory=on_gpu)
+    return copied_per_second(source, torch.empty_like(source, device=device)) / 1e9
 
 
 def parsed():
@@ -371,8 +446,20 @@ def parsed():
     parser.add_argument("--layers", action="store_true", help="print a token's launches")
     parser.add_argument("--steps-per-submission", type=int, default=1,
                         help="tokens that the loop makes by one submission")
+    parser.add_argument("--bandwidth", type=float,
+                        help="GB/s of the device's memory; not given: what a copy reaches")
+    parser.add_argument("--weight-budget", nargs="+", type=float, default=[],
+                        help="bytes of weights kept on the device, or 1 or less: a share of them")
+    parser.add_argument("--transfer", type=float,
+                        help="GB/s from host memory to the device; not given: what a copy reaches")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    if any(not 0 <= budget < 2 ** 60 for budget in options.weight_budget):
+        parser.error("--weight-budget: want 0 or more")
+    if options.transfer is not None and options.transfer <= 0:
+        parser.error("--transfer: want a number above 0")
+    if options.bandwidth is not None and options.bandwidth <= 0:
+        parser.error("--bandwidth: want a number above 0")
     if options.tokens < 2 or options.prompt < 1 or options.rounds < 1:
         parser.error("--tokens: want 2 or more, --prompt and --rounds 1 or more")
     if options.steps_only and "loop" in options.ways:
@@ -384,6 +471,12 @@ def parsed():
 
 def main():
     options = parsed()
+    if options.bandwidth is None:
+        options.bandwidth = measured_bandwidth(options.device)
+        say(f"a copy reaches {options.bandwidth:.1f} GB/s")
+    if options.weight_budget and options.transfer is None:
+        options.transfer = measured_transfer(options.device)
+        say(f"a copy from the host reaches {options.transfer:.1f} GB/s")
     warnings.filterwarnings("ignore")
     transformers.logging.set_verbosity_error()
     rows = Rows(options)

@@ -13,30 +13,15 @@ import multiprocessing
 import subprocess
 import sys
 import tempfile
-import warnings
 from pathlib import Path
-
-import torch
 
 import torch_vulkan as tv
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from workloads.networks import NETWORKS  # noqa: E402
+from workloads.networks import NETWORKS, Positional, export  # noqa: E402
 
 VKEXEC = Path(tv.__file__).parent / "bin" / "vkexec"
 NAMES = ["ResNet-50", "MobileNetV2", "ViT-B/16", "BERT-base", "GPT-2", "YOLOv5s"]
-
-
-class Positional(torch.nn.Module):
-    """A network of one keyword argument, without its name; its first result."""
-
-    def __init__(self, model, key):
-        super().__init__()
-        self.model, self.key = model, key
-
-    def forward(self, x):
-        result = self.model(**{self.key: x})
-        return result if isinstance(result, torch.Tensor) else result[0]
 
 
 def vkexec(*arguments) -> None:
@@ -62,10 +47,7 @@ def engines(name: str, options, folder: Path) -> tuple[Path, Path]:
     program = tv.compile(positional, [value], min_block_size=1)
     (engine,) = tv.engines(program)
     engine.save(folder / "torch.vke")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(positional, (value,), folder / "net.onnx", dynamo=True, verbose=False,
-                          input_names=["x"], output_names=["y"])
+    export(positional, value, folder / "net.onnx")
     vkexec(f"--onnx={folder}/net.onnx", f"--saveEngine={folder}/onnx.vke", "--skipInference")
     return folder / "torch.vke", folder / "onnx.vke"
 

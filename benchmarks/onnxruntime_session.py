@@ -13,7 +13,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import warnings
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -39,20 +38,14 @@ print(json.dumps(times))
 """
 
 
-def export(name: str, reduced: bool, path: Path) -> None:
+def write(name: str, reduced: bool, path: Path) -> None:
     """Writes a network of workloads/networks.py."""
-    import torch
     sys.path.insert(0, str(ROOT))
-    from onnx_speed import Positional
-
-    from workloads.networks import NETWORKS
+    from workloads.networks import NETWORKS, Positional, export
 
     network = NETWORKS[name]
     ((key, value),) = network.inputs(1, reduced, 0).items()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(Positional(network.make(reduced), key).eval(), (value,), path,
-                          dynamo=True, verbose=False, input_names=["x"], output_names=["y"])
+    export(Positional(network.make(reduced), key).eval(), value, path)
 
 
 def sessions(path: Path, cache: Path, provider: str, count: int) -> list[float]:
@@ -87,7 +80,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as work:
         path = options.model or Path(work) / "net.onnx"
         if not options.model:
-            export(options.network, options.reduced, path)
+            write(options.network, options.reduced, path)
         times = measure(path, Path(work) / "cache", options.runs)
     if options.json:
         print(json.dumps(times))

@@ -180,7 +180,7 @@ def work(case, options, pipe):
     warnings.filterwarnings("ignore")
     import torch
 
-    import torch_vulkan
+    from torch_vulkan._device import cuda_memory
 
     from workloads.networks import NETWORKS
 
@@ -195,7 +195,7 @@ def work(case, options, pipe):
     try:
         with torch.no_grad():
             if options["device"] == "cuda":
-                torch_vulkan.cuda_memory.allocate_shareable()
+                cuda_memory.allocate_shareable()
             row = Row(NETWORKS[name], batch, precision, options)
             row.build(["eager", "inductor", "inductor+graphs"], note)
             pipe.send("ready")

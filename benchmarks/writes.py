@@ -78,7 +78,7 @@ def main():
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
     if options.device == "cuda":
-        from torch_vulkan import cuda_memory
+        from torch_vulkan._device import cuda_memory
         cuda_memory.allocate_shareable()
     print("µs a call, minimum/median; caches of", *options.rows, "rows of", 4 * options.width,
           "bytes")

@@ -2,8 +2,8 @@
 // What converters emit: tactics, each a list of kernel launches over named operands.
 //
 // The GLSL that a kernel template sees of its operands, parameters and workgroup size is generated
-// from the Step (csrc/codegen/preamble.cpp), so a template declares none of them and no second list
-// can disagree. docs/adding_an_operator.md shows both sides.
+// from the Step (csrc/codegen/accessors.cpp), so a template declares none of them and no second
+// list can disagree. docs/adding_an_operator.md shows both sides.
 
 #include <array>
 #include <optional>
@@ -40,7 +40,7 @@ namespace tv {
 ///   x_ptr           the address, of a type in tv.glsl; cast it for accesses of another width:
 ///                   tv_ref_u32x4(x_ptr).v[k]. Debug builds do not check such accesses.
 ///
-/// Addresses are formed from push constants and the index alone: a uniform index is a uniform
+/// An address depends only on push constants and the index, so a uniform index gives a uniform
 /// address.
 // clang-format on
 struct Operand {
@@ -107,7 +107,7 @@ struct Step {
 
 /// One way to compute a node. A `refusal` says why it cannot apply (then `steps` is ignored).
 struct Tactic {
-  std::string name;  ///< "matmul_tiled_f32_64x64x16"; unique among the node's tactics
+  std::string name;  ///< "matmul_tiled_64x64x16"; unique among the node's tactics
   std::string refusal = {};
   std::vector<Step> steps = {};
   /// Largest error of a result, relative to the sum of the magnitudes of the terms that it adds, if

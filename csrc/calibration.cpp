@@ -20,7 +20,36 @@ constexpr std::array<std::string_view, 4> kAlgorithms = {
 constexpr size_t kShown = 60;              // bytes of a line in a message
 constexpr uint64_t kLargest = 256U << 20;  // bytes of a file
 constexpr std::string_view kOwn = "#torch_vulkan ", kAlpha = "smooth_quant", kMost = "largest",
-                           kMeans = "means";
+                           kMeans = "means", kRequired = "required ";
+
+/// Whether bytes are characters of UTF-8, by their first bits.
+bool is_utf8(std::string_view text) {
+  size_t rest = 0;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool goes_on = (byte & 0xC0) == 0x80;
+    if (goes_on != (rest > 0) || byte >= 0xF5 || byte == 0xC0 || byte == 0xC1) return false;
+    rest = goes_on ? rest - 1 : byte < 0x80 ? 0 : byte < 0xE0 ? 1 : byte < 0xF0 ? 2 : 3;
+  }
+  return rest == 0;
+}
+
+/// Text as it is; of what is none, and of characters that move a terminal, the bytes.
+std::string printable(std::string_view text) {
+  const bool is_text = is_utf8(text);
+  std::string made;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool is_ascii = byte >= 0x20 && byte < 0x7F;
+    if (is_ascii || (is_text && byte >= 0x80)) {
+      made += c;
+    } else {
+      constexpr const char* kDigits = "0123456789abcdef";
+      made += std::string("\\x") + kDigits[byte >> 4] + kDigits[byte & 15];
+    }
+  }
+  return made;
+}
 
 class Reader {
  public:
@@ -71,7 +100,7 @@ class Reader {
     size_t end = std::min(kShown, text.size());
     const auto goes_on = [&] { return end < text.size() && (text[end] & 0xC0) == 0x80; };
     while (end > 0 && goes_on()) --end;  // not inside of a character of UTF-8
-    return "'" + std::string(text.substr(0, end)) + (text.size() > kShown ? "…'" : "'");
+    return "'" + printable(text.substr(0, end)) + (text.size() > kShown ? "…'" : "'");
   }
 
   /// "TRT-8400-EntropyCalibration2", 8.4.0, or "TRT-101401-…", 10.14.1.
@@ -117,7 +146,7 @@ class Reader {
     const std::string name(line.substr(0, colon));
     const float scale = std::bit_cast<float>(word);
     if (!std::isfinite(scale) || std::signbit(scale)) {
-      fail("the scale of '" + name + "' is " + std::to_string(scale) +
+      fail("the scale of " + shown(name) + " is " + std::to_string(scale) +
            ", want a finite number from 0 up");
     }
     return {name, scale};
@@ -128,6 +157,10 @@ class Reader {
     if (fact == kAlpha) {
       if (value > 1) fail("smooth_quant is " + std::to_string(value) + ", want 0 to 1");
       found.alpha = value;
+      return;
+    }
+    if (fact.starts_with(kRequired) && fact.size() > kRequired.size()) {
+      found.required.emplace(fact.substr(kRequired.size()));
       return;
     }
     const size_t first = std::min(fact.find(' '), fact.size());
@@ -219,6 +252,9 @@ std::string calibration_text(const Calibration& calibration) {
   }
   for (const auto& [name, channels] : calibration.channels) {
     text += fact_of(kMost, name, channels.largest) + fact_of(kMeans, name, channels.means);
+  }
+  for (const std::string& name : calibration.required) {
+    text += line_of(std::string(kOwn) + std::string(kRequired) + name, 0);
   }
   return text;
 }

@@ -6,9 +6,11 @@
 //   #torch_vulkan smooth_quant: 3f000000                              alpha
 //   #torch_vulkan largest 3f80000040000000 layer.input: 0             InputChannels::largest
 //   #torch_vulkan means bf80000000000000 layer.input: 0               InputChannels::means
+//   #torch_vulkan required layer.input: 0                             Calibration::required
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,8 +30,12 @@ struct Calibration {
   /// 0: nothing was seen of it.
   std::vector<std::pair<std::string, float>> scales;
   std::map<std::string, InputChannels> channels = {};  ///< by tensor
-  /// SmoothQuant's: which share of the difficulty weights take. There if some `largest` is.
+  /// SmoothQuant's alpha, the share of the difficulty that moves to the weights. Set if any
+  /// `largest` is.
   std::optional<float> alpha = {};
+  /// Tensors whose products and convolutions are computed in int8 even where floats are faster; an
+  /// error where they cannot be.
+  std::set<std::string> required = {};
 };
 
 /// Reads a cache, called `what` in messages. Throws Error(kUser), with the line, for a text that is

@@ -52,6 +52,11 @@ const Converter* Registry::find(std::string_view op) const {
   return it == entries_.end() ? nullptr : &it->second;
 }
 
+Moves moves_of(std::string_view op) {
+  const Converter* converter = Registry::instance().find(op);
+  return converter == nullptr ? Moves::kNothing : converter->moves;
+}
+
 std::vector<std::string> Registry::names() const {
   const std::shared_lock lock(registry_mutex());
   std::vector<std::string> names;

@@ -13,9 +13,11 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "csrc/graph/graph.h"
+#include "csrc/types/types.h"
 #include "runtime/vulkan/device_profile.h"
 
 namespace tv {
@@ -52,6 +54,23 @@ struct PointwiseOp {
   PointwiseInstr instr;  ///< operands are numbered 0 … n-1 in the order above
 };
 
+/// What an operator's results have of its first tensor argument, bit by bit and whatever the dtype.
+enum class Moves : uint8_t {
+  kNothing,   ///< it computes, or nobody says
+  kCopies,    ///< all elements, in the same shape: clone
+  kCasts,     ///< the same, but for the dtype: _to_copy
+  kReshapes,  ///< all elements, in row-major order: view
+  kPermutes,  ///< all elements, with the dimensions in another order: transpose
+  kSpreads,   ///< all elements, over and over: expand. In the shape that they had they are a copy
+  kCuts,   ///< along each dimension some in their order: slice. In the shape that they had, a copy
+  kParts,  ///< the same, as several results: split
+  kPicks,  ///< any elements in any order: flip, as_strided
+  kJoins,  ///< all elements of a list of tensors: cat
+  kPads,   ///< all elements, and copies of a number around them: constant_pad_nd
+  kLargest,  ///< of windows of elements the largest: max_pool2d
+  kMeans,    ///< of windows of elements the mean: avg_pool2d
+};
+
 struct Converter {
   std::string op;  ///< "aten::relu", "aten::add.Tensor", "tv::matmul"
 
@@ -75,24 +94,27 @@ struct Converter {
   std::string prologue_arg = {};
   /// outputs[0] is written once per element through <dst>_store, so a pointwise epilogue can fuse.
   bool epilogue = false;
+  Moves moves = Moves::kNothing;
   bool is_compute = true;  ///< false: free (views, getitem), not counted by min_block_size
   /// Stays float32 when others are stored in 16 bits: its results leave float16's range or need
   /// more of its mantissa (as for torch.autocast), or it reads bits, or it keeps some of the
   /// elements that it writes over.
   bool keeps_float32 = false;
-  /// key and value may have fewer heads than query, [batch, heads, …], each for as many in a row.
+  /// Supports grouped heads: key and value, [batch, heads, …], may have fewer heads than query.
   bool groups_heads = false;
-  /// Whether it gains from numbers in place of a mask, of attn_mask's rows and columns: `first`, a
-  /// tensor of one integer, and `window` (converters/attention/attention_flash.cpp).
+  /// True if the operator is faster when the mask is given as numbers: `first`, a tensor of one
+  /// integer, and `window` (converters/attention/attention_flash.cpp).
   std::function<bool(const NodeContext&)> sees_by_place = {};
-  /// `expand` says in this project's own operators what one of another library is; it runs before
-  /// every pass that looks for something.
+  /// `expand` translates another library's operator into this project's; it runs before all passes
+  /// that look for patterns.
   bool translates = false;
   /// Arguments that keep their dtype where the operator is stored in 16 bits.
   std::vector<std::string> float32_args = {};
-  /// What shapes go together, as "self T[m k], mat2 T[k n] -> [m n]" (csrc/operators/types.h),
-  /// where no rule of csrc/operators says it: graph files are checked by it.
-  std::string types = {};
+  /// What shapes go together: "self T[m k], mat2 T[k n] -> [m n]", or a function beside the
+  /// converter (csrc/types/types.h). Graph files are checked by it. A pointwise operator has
+  /// none where its result is what its tensors broadcast to, and one on complex values where ATen's
+  /// holds.
+  TypeRule types = {};
 
   /// Graphs with one small node each that together make `convert` use every kernel variant: the
   /// kernel tests compile all tactics of each. Required if `convert` is set.
@@ -100,9 +122,18 @@ struct Converter {
   std::string notes = {};  ///< for tv.supported_ops()
 };
 
+/// What the operator moves: kNothing for one that has no converter.
+Moves moves_of(std::string_view op);
+
 /// The same converter, kept in float32.
 inline Converter in_float32(Converter converter) {
   converter.keeps_float32 = true;
+  return converter;
+}
+
+/// The same converter, of these types.
+inline Converter typed(Converter converter, TypeRule types) {
+  converter.types = std::move(types);
   return converter;
 }
 

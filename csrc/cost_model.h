@@ -47,15 +47,15 @@ struct TacticProblem {
   std::vector<int32_t> used_symbols;       ///< that the shapes of the node's values name
   std::vector<Candidate>
       candidates;  ///< as the converter emitted them; the last one is the reference
-  /// Small differences of the operands can make large ones of the result: the fused programs
-  /// compare, round or convert to integers.
+  /// Small differences in the operands can make large ones in the result, because the fused
+  /// programs compare, round or convert to integers.
   bool discontinuous = false;
   /// 16-bit dtypes that the epilogue rounds to, an entry for each time.
   std::vector<DType> roundings = {};
   /// Integer operands below this are valid indices into any dimension of any operand.
   int64_t least_dimension = 1;
   std::function<TacticProgram(size_t candidate)> program;  ///< of one that applies
-  /// Asked in order to compare graphs, of which one is not built: a few candidates tell enough.
+  /// Asked only to compare graphs, one of which will not be built: a few candidates suffice.
   bool for_comparison = false;
 };
 

@@ -1,9 +1,12 @@
 #include "csrc/setting_values.h"
 
+#include <charconv>
+#include <cmath>
 #include <limits>
 #include <regex>
 
 #include "csrc/calibration.h"
+#include "runtime/base/env.h"
 
 namespace tv {
 namespace {
@@ -21,7 +24,36 @@ void check_pattern(const SettingRow& row, const std::string& pattern) {
   }
 }
 
+constexpr const char* kPrecisions = "names of float32, float16, bfloat16 and int8";
+
+bool is_precision(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16 ||
+         dtype == DType::kI8;
+}
+
 }  // namespace
+
+void check_written(const SettingRow& row, const Json& json) {
+  const std::string_view kind = row.kind;
+  const auto* items = json.get<Json::Array>();
+  if (kind == "Precisions" && items && items->empty()) refuse(row, json, kPrecisions);
+  if (kind == "Nodes" && json.get<double>()) refuse(row, json, "a whole number from 1, or \"inf\"");
+}
+
+Json setting_of_environment(const SettingRow& row) {
+  if (!*row.variable) return {};
+  const std::string text = env(row.variable);
+  if (text.empty()) return {};
+  int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || at != end || value < row.low || value > row.high) {
+    throw Error(ErrorKind::kUser, std::string("environment variable ") + row.variable + ": got '" +
+                                      text + "', want " + std::to_string(row.low) + " to " +
+                                      std::to_string(row.high));
+  }
+  return value;
+}
 
 void read_setting(const SettingRow& row, const Json& json, bool& into) {
   const bool* value = json.get<bool>();
@@ -48,7 +80,9 @@ void read_setting(const SettingRow& row, const Json& json, double& into) {
                        : whole             ? static_cast<double>(*whole)
                        : number            ? *number
                                            : 0;
-  if (!(value >= 1)) refuse(row, json, "a number from 1, or \"inf\"");
+  if (!(value >= 1) || std::floor(value) != value) {
+    refuse(row, json, "a whole number from 1, or \"inf\"");
+  }
   into = value;
 }
 
@@ -76,7 +110,7 @@ void read_setting(const SettingRow& row, const Json& json, std::vector<DType>& i
   into.clear();
   for (const std::string& dtype : names) {
     into.push_back(dtype_from_name(dtype));
-    if (into.back() == DType::kOther) refuse(row, dtype, "names of dtypes such as \"float16\"");
+    if (!is_precision(into.back())) refuse(row, dtype, kPrecisions);
   }
 }
 

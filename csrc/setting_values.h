@@ -32,6 +32,23 @@ Json setting_json(const std::vector<DType>& value);
 /// The fields of a JSON object. Throws Error(kUser).
 Json::Object settings_object(const std::string& text, const std::string& what);
 
+/// The value that the environment has for a setting of integers (SettingRow::variable); null: none.
+/// Throws Error(kUser), which names the variable, for what is no value of the row's.
+Json setting_of_environment(const SettingRow& row);
+
+/// Settings that the environment gives, where none is given.
+template <typename S>
+void read_environment(S& settings) {
+  each_setting(settings, [](const SettingRow& row, auto& member) {
+    const Json value = setting_of_environment(row);
+    if (!value.is_null()) read_setting(row, value, member);
+  });
+}
+
+/// Throws Error(kUser) for a value that a file or an option may not have, although the program
+/// itself may pass it: no precision, numbers of nodes with a point.
+void check_written(const SettingRow& row, const Json& json);
+
 /// Reads Settings or CacheSettings, called `what` in messages. An unknown field or an invalid value
 /// is an Error(kUser).
 template <typename S>

@@ -27,34 +27,45 @@
 
 TV_PYTHON_SETTING(kDevice, device, {},
   .saved = true, .section = "Where and what",
-  .help = "index into `tv.devices()`, part of a name, or UUID; None: the device the inputs live on, "
-          "else the best one")
+  .help = "index into `tv.devices()`, part of a name, or UUID; None: the device that holds the "
+          "inputs, else the best one")
 
 // The partition's, as the three below: the graph of an engine says what became of it.
 TV_COMPILER_SETTING(kNodes, min_block_size, 5,
   .in_key = false, .saved = true, .section = "Where and what",
-  .help = "fewest compute nodes worth an engine; `math.inf`: nothing is built, the dry-run report is "
-          "printed. Left at 5, an engine on CUDA tensors that is not the whole graph needs 40: "
-          "between CUDA's kernels it costs two switches of the GPU's context")
+  .help = "the fewest compute nodes for which an engine is built; `math.inf`: nothing is built, "
+          "and the dry-run report is printed. If left at 5, an engine on CUDA tensors that is not "
+          "the whole graph needs 40, because running between CUDA's kernels costs two switches of "
+          "the GPU's context")
 
-// On CUDA tensors: compute nodes that take PyTorch as long as the GPU's switch to an engine between
-// its own kernels and back; a smaller engine is not worth it. 0: no such cost.
-TV_COMPILER_SETTING(kNodes, switch_nodes, 0, .of_user = false, .in_key = false)
+// Engines are the same with any budget: it says how they are loaded.
+TV_COMPILER_SETTING(kBytes, weight_budget, -1,
+  .low = -2, .unit = "bytes; -1: the device's free memory; -2: no limit", .in_key = false,
+  .saved = true, .section = "Where and what", .shown = "-1",
+  .help = "bytes of weights that each engine keeps on the device; the others stay in host memory "
+          "and are copied to the device ahead of the kernels that read them "
+          "([below](#weights-that-do-not-fit)). -1: as many as fit in what the device says is "
+          "free, and all where its memory is the host's; -2: all, and too little memory is an error",
+  .flags = {{"--weightStreamingBudget",
+             "Weights kept on the device, in MiB or as 512K, 64M, 1GiB; -1: as fit; -2: all"}})
+
+// The graph's tensors are on CUDA: the partition counts what an engine between CUDA's kernels costs.
+TV_COMPILER_SETTING(kBool, on_cuda, false, .of_user = false, .in_key = false)
 
 TV_COMPILER_SETTING(kOperators, torch_executed_ops, {},
   .in_key = false, .saved = true, .section = "Where and what",
-  .help = "operators that stay native: `torch.ops.aten.relu`, `\"aten::relu\"` (every overload) or "
-          "`\"aten::add.Tensor\"`. A name that no operator has is an error that proposes the nearest")
+  .help = "operators that stay native: `torch.ops.aten.relu`, `\"aten::relu\"` (every overload) "
+          "or `\"aten::add.Tensor\"`. An unknown name is an error that suggests the nearest one")
 
 TV_COMPILER_SETTING(kBool, require_full_compilation, false,
   .in_key = false, .saved = true, .section = "Where and what",
-  .help = "an error that lists what is in the way, unless everything is in engines. A graph break is "
-          "in the way, too: the error names its reason and place")
+  .help = "True: unless everything is in engines, compilation fails with an error that lists what "
+          "is not. A graph break counts, too: the error gives its reason and place")
 
 TV_PYTHON_SETTING(kBool, pass_through_build_failures, false,
   .saved = true, .section = "Where and what",
-  .help = "True: a failed build raises; False: that block runs natively, with a warning. So does a "
-          "graph that PyTorch's own AOTAutograd does not take, as it was written")
+  .help = "True: a failed build raises; False: that block runs natively, with a warning. A graph "
+          "that PyTorch's own AOTAutograd rejects then runs natively, too, in its original form")
 
 TV_COMPILER_SETTING(kBool, truncate_long_and_double, false,
   .saved = true, .section = "Precision",
@@ -77,14 +88,15 @@ TV_COMPILER_SETTING(kPrecisions, enabled_precisions, {},
 // Part of the key by the scales that nodes have of it.
 TV_COMPILER_SETTING(kCalibration, calibration, {},
   .in_key = false, .saved = true, .section = "Precision", .shown = "none",
-  .help = "what `tv.calibrate` returned, or the path of a calibration cache, TensorRT's too: the "
-          "ranges of tensors that products and convolutions read in int8, which "
-          "`enabled_precisions` has to permit",
+  .help = "what `tv.calibrate` returned, or the path of a calibration cache, which may be "
+          "TensorRT's: the ranges of the tensors that products and convolutions read in int8, "
+          "which `enabled_precisions` must permit",
   .flags = {{"--calib", "Calibration cache, as tv.calibrate and TensorRT write it"}})
 
 TV_PYTHON_SETTING(kBool, enable_autocast, false,
   .saved = true, .section = "Precision",
-  .help = "the same choice node by node")
+  .help = "store values in 16 bits where that is safe, decided node by node, as torch.autocast "
+          "does")
 
 TV_PYTHON_SETTING(kLowPrecision, autocast_low_precision_type, {},
   .saved = true, .section = "Precision",
@@ -92,77 +104,80 @@ TV_PYTHON_SETTING(kLowPrecision, autocast_low_precision_type, {},
 
 TV_COMPILER_SETTING(kPatterns, autocast_excluded_nodes, {},
   .saved = true, .section = "Precision",
-  .help = "names of nodes (regular expressions, as ECMAScript has them) that stay float32, and out of "
-          "int8: a node's own or that of the module it is in")
+  .help = "nodes that stay in float32 and out of int8: regular expressions (ECMAScript) for a "
+          "node's own name or that of its module")
 
 TV_COMPILER_SETTING(kOperators, autocast_excluded_ops, {},
   .saved = true, .section = "Precision",
-  .help = "operators that stay float32, and out of int8")
+  .help = "operators that stay in float32 and out of int8")
 
 TV_PYTHON_SETTING(kBool, use_explicit_typing, true,
   .section = "Precision",
-  .help = "dtypes are the graph's; False needs `enabled_precisions`")
+  .help = "True: keep the graph's dtypes. False requires `enabled_precisions`")
 
 TV_PYTHON_SETTING(kOptionalBool, use_python_runtime, {},
   .section = "Where and what",
   .help = "accepted for scripts written for other backends; one warning, no effect")
 
 TV_COMPILER_SETTING(kBool, use_fp32_acc, true,
-  .saved = true, .section = "Precision",
-  .help = "sums of 16-bit products are float32. False permits 16-bit sums; no kernel uses the "
-          "permission yet")
+  .in_key = false, .saved = true, .section = "Precision",
+  .help = "accepted for scripts written for other backends, without effect: sums of 16-bit products "
+          "are float32")
 
 TV_COMPILER_SETTING(kBool, disable_tf32, true,
   .saved = true, .section = "Precision",
-  .help = "False permits reduced-mantissa products for float32 matmul and convolution where torch's "
-          "own switches would: matrix units then multiply two bfloat16 pieces of each number, with "
-          "an error below 2^-15 of the sum of the products' magnitudes, or the leading 11 bits alone, "
-          "as TF32 does: 2^-10")
+  .help = "False permits reduced-mantissa products for float32 matmul and convolution where "
+          "torch's own switches would: matrix units then multiply two bfloat16 pieces of each "
+          "number, with an error below 2^-15 of the sum of the products' magnitudes, or only the "
+          "leading 11 bits, as TF32 does, with an error below 2^-10")
 
 TV_COMPILER_SETTING(kBool, check_indices, true,
   .saved = true, .section = "Building",
-  .help = "indices out of range and integers divided by 0 are an error, as in PyTorch "
-          "([accuracy.md](accuracy.md#values-that-are-refused)). False: kernels do not look; an "
-          "index is taken for the nearest that names something, scatters leave it out, and x / 0 is 0",
+  .help = "an index out of range and an integer division by 0 are errors, as in PyTorch "
+          "([accuracy.md](accuracy.md#values-that-are-refused)). False: kernels do not check; an "
+          "index out of range is clamped to the nearest valid one, scatters skip it, and x / 0 is "
+          "0",
   .flags = {{"--noCheckIndices",
              "Kernels do not look for indices out of range and integer divisors of 0", "false"}})
 
 TV_COMPILER_SETTING(kBool, matrix_units, true,
   .saved = true, .section = "Building",
-  .help = "False: no kernels that use the device's matrix units. For engines that are to be loaded "
-          "with `check_addresses`, which refuses such kernels, and to compare",
+  .help = "False: no kernels that use the device's matrix units. For engines that will be loaded "
+          "with `check_addresses`, which refuses such kernels, and for comparisons",
   .flags = {{"--noMatrixUnits", "No kernels that use the device's matrix units", "false"}})
 
 TV_COMPILER_SETTING(kInteger, optimization_level, 3,
   .low = 0, .high = 5, .saved = true, .variable = "TORCH_VULKAN_OPTIMIZATION_LEVEL",
   .section = "Building",
-  .help = "0: the first applicable tactic, nothing is timed. 1 to 4: a growing share of the tactics "
-          "is timed on the device, for at most 5, 15, 40, 180 s an engine (3, 6, 15, 60 s on CPU "
-          "drivers). 5: all of them. From 4 on layouts and fusions that conflict are compared, too "
-          "([0004](design/0004-tuner.md)). Level 1 and above check each winner against a reference "
-          "kernel",
+  .help = "0: the first applicable tactic is taken and nothing is timed. 1 to 4: a growing share "
+          "of the tactics is timed on the device, for at most 5, 15, 40, 180 s per engine (3, 6, "
+          "15, 60 s on CPU drivers). 5: all of them. From level 4 on, conflicting layouts and "
+          "fusions are compared, too ([0004](design/0004-tuner.md)). Level 1 and above check each "
+          "winner against a reference kernel",
   .flags = {{"--builderOptimizationLevel", "0: no timing … 5: everything is timed"}})
 
 TV_COMPILER_SETTING(kInteger, tuning_seconds, -1,
   .low = -1, .unit = "seconds; -1: the level's", .saved = true, .section = "Building",
-  .help = "how long tactics may be timed for an engine, in place of the seconds of "
-          "`optimization_level`; what is left then goes by rule. 0: nothing is timed, and only what "
-          "the timing cache has is chosen by time. -1: the level's",
+  .help = "how long tactics may be timed for each engine, instead of the time that "
+          "`optimization_level` allows; when it is used up, rules choose the tactics that are "
+          "left. 0: nothing is timed, and only what the timing cache already holds is chosen by "
+          "time. -1: the level's time",
   .flags = {{"--tuningSeconds", "Seconds of timing for an engine; 0: only the timing cache's"}})
 
 TV_COMPILER_SETTING(kBytes, workspace_size, 0,
   .low = 0, .unit = "bytes; 0: no limit", .saved = true, .section = "Building",
-  .help = "bytes of scratch that one tactic may use; tactics that need more are refused, and those of "
-          "open sizes where there are others; 0: no limit",
+  .help = "bytes of scratch memory that one tactic may use; tactics that need more are refused, "
+          "and so are those whose need has no upper bound, if there are others; 0: no limit",
   .flags = {{"--memPoolSize",
              "workspace:N, in MiB or as 512K, 64M, 1GiB: scratch a kernel may use"}})
 
 // Frontends that have the setting look at weights and mark those that are so (Value::two_four).
 TV_COMPILER_SETTING(kBool, sparse_weights, false,
   .saved = true, .section = "Building",
-  .help = "products read weights of which two at most of each four neighbours in a row are not zero "
-          "(2:4 sparsity) without their zeros, where that is faster: 0.56 of a 16-bit weight's bytes "
-          "([low_precision.md](low_precision.md#24-sparsity)). Refits have to keep the pattern")
+  .help = "products skip the zeros of weights that are 2:4 sparse (of each four neighbours in a "
+          "row at most two are not zero), where that is faster: they read 0.56 of a 16-bit "
+          "weight's bytes ([low_precision.md](low_precision.md#24-sparsity)). Refits must keep "
+          "the pattern")
 
 // Beginnings of names of tactics that are taken before the rule's choice where they apply.
 TV_COMPILER_SETTING(kNames, tactics, {}, .of_user = false)
@@ -188,15 +203,15 @@ TV_CACHE_SETTING(kDirectory, engine_cache_dir, {},
 
 TV_CACHE_SETTING(kBytes, engine_cache_size, int64_t{5} << 30,
   .low = 1, .unit = "bytes", .section = "Building", .shown = "5 GiB",
-  .help = "bytes of engines kept; past it the least recently used go")
+  .help = "bytes of engines kept; beyond that, the least recently used are deleted")
 
 // The contents of immutable weights; "": of none.
 TV_CACHE_SETTING(kText, weights_digest, {}, .of_user = false)
 
 TV_COMPILER_SETTING(kFile, timing_cache_path, {},
   .in_key = false, .section = "Building", .shown = "in the cache",
-  .help = "JSON file of the tuner's timings; default `timings.json` in `engine_cache_dir`. What is in "
-          "it is not timed again. Several processes may share it",
+  .help = "JSON file of the tuner's timings; default `timings.json` in `engine_cache_dir`. What "
+          "it holds is not timed again. Several processes may share it",
   .flags = {{"--timingCacheFile", "File of measured tactics, read and written"}})
 
 // Of compiled SPIR-V; "": none.
@@ -209,10 +224,10 @@ TV_COMPILER_SETTING(kDirectory, debug_dir, {},
 
 TV_PYTHON_SETTING(kBool, immutable_weights, false,
   .saved = true, .section = "Building",
-  .help = "True: weights are never checked for changes and cannot be refitted, and their contents are "
-          "part of the cache's key. Without it a change is seen by a weight's version counter; a "
-          "weight that was made in `torch.inference_mode()` has none, so its bytes are read at each "
-          "call (CUDA: it is prepared again at each call)")
+  .help = "True: weights are never checked for changes and cannot be refitted, and their contents "
+          "are part of the cache's key. False: a change is noticed by the weight's version "
+          "counter; a weight that was made in `torch.inference_mode()` has none, so its bytes are "
+          "read at each call (on CUDA it is prepared again at each call)")
 
 TV_PYTHON_SETTING(kReport, dryrun, false,
   .section = "Where and what",
@@ -222,8 +237,8 @@ TV_PYTHON_SETTING(kReport, dryrun, false,
 
 TV_PYTHON_SETTING(kFlagOrPath, debug, false,
   .section = "Where and what",
-  .help = "True, or a directory: dump the graph after each pass, kernels, and tactics with the reason "
-          "for each refusal")
+  .help = "True, or a directory: dump the graph after each pass, the kernels, and the tactics "
+          "with the reason for each refusal")
 
 TV_PYTHON_SETTING(kOptionalBool, progress, {},
   .section = "Where and what",
@@ -231,9 +246,9 @@ TV_PYTHON_SETTING(kOptionalBool, progress, {},
 
 TV_PYTHON_SETTING(kBool, background_tuning, false,
   .section = "Building",
-  .help = "True: what is compiled answers as soon as its engines of `optimization_level` 0 are built. "
-          "Those of the level that is asked for are tuned in a thread of low priority and take their "
-          "place between two calls ([0026](design/0026-background-tuning.md)); "
+  .help = "True: a compiled model answers as soon as its engines of `optimization_level` 0 are "
+          "built. Engines of the requested level are tuned in a thread of low priority and take "
+          "their place between two calls ([0026](design/0026-background-tuning.md)); "
           "`tv.wait_for_tuning()` waits for them. For `torch.compile` and `tv.compile` of modules")
 
 // clang-format on

@@ -83,6 +83,11 @@ void set_code_digest(const std::string& op, const std::string& digest) {
 std::vector<std::string> load_user_library(const std::string& path) {
   const std::lock_guard lock(load_mutex());
   const std::string real = std::filesystem::absolute(path).string();
+  std::error_code unknown;
+  if (std::filesystem::is_directory(real, unknown)) {
+    throw Error(ErrorKind::kUser,
+                "[load_library] " + path + " is a directory, want the file of a library");
+  }
   const std::string contents = contents_of(real);
   if (contents.empty()) throw Error(ErrorKind::kUser, "[load_library] cannot read " + path);
   const std::set<std::string> before = registered();

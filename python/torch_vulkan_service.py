@@ -13,12 +13,12 @@ PACKAGE = Path(__file__).parent / "torch_vulkan"
 
 
 def _room(name: str):
-    """A module of torch_vulkan.service; the package itself is not run, if it has not been."""
+    """A module of torch_vulkan._service; the package itself is not run, if it has not been."""
     if "torch_vulkan" not in sys.modules:
         package = types.ModuleType("torch_vulkan")
         package.__path__ = [str(PACKAGE)]
         sys.modules["torch_vulkan"] = package
-    return importlib.import_module(f"torch_vulkan.service.{name}")
+    return importlib.import_module(f"torch_vulkan._service.{name}")
 
 
 def main() -> int:

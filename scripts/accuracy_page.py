@@ -16,7 +16,8 @@ import torch_vulkan as tv  # noqa: E402
 from torch_vulkan import _C  # noqa: E402
 
 PAGE = ROOT / "docs" / "accuracy.md"
-LIBRARIES = ("quantized_decomposed::", "torchao::", "torch_vulkan::")  # op_db has none of these
+# op_db has none of these.
+LIBRARIES = ("quantized_decomposed::", "tensorrt::", "torchao::", "torch_vulkan::")
 
 HEAD = """# Accuracy
 
@@ -33,10 +34,14 @@ every line.
   them as 0 in arguments, comparisons and results. On every device the following are right for
   denormal arguments: copies, division, square roots, `log`, `log2`, `log10`, `erf`, `atan2`,
   `angle`, `frexp`, `nextafter` and `signbit`. Denormal results are outside of these promises.
+  `torch.set_flush_denormal` changes nothing in engines.
 - **float16, bfloat16**: stored as such, computed in float32 and rounded once, to nearest even. So
   the error is that of float32 plus half a unit in the last place of the 16-bit type. Fused
   operators keep float32 between them, where PyTorch rounds after each. Mantissas are shortened only
-  if the settings allow it (`enabled_precisions`).
+  if the settings allow it (`enabled_precisions`, `enable_autocast`). Where they make float16 of a
+  float32 argument, weight or constant, what is finite and beyond its range becomes its largest
+  number, ±65504, so that masks of float32's lowest number stay finite; infinities and NaN stay, and
+  the model's own casts overflow as PyTorch's do.
 - **int64, int32, int16, int8, uint8, bool**: exact. Integers wrap, and so do numbers that an
   operator takes beside a tensor of a narrower type. Shifts by a negative number, or by the width or
   more, give 0; to the right they give -1 for negative numbers.
@@ -57,6 +62,10 @@ order of sums and on factors of 0. Nothing is promised for
 
 - positions (`grid_sample`) and degrees of polynomials that are infinite or NaN;
 - `multilabel_margin_loss`, which PyTorch decomposes;
+- `mode` of numbers of which some are NaN: PyTorch's order of them is undefined;
+- the integers that infinities and NaN become in a conversion: PyTorch's differ between CPUs, too;
+- the other part of a complex number of which one part is infinite, where a real number is added or
+  multiplied: PyTorch makes a complex number of it, and NaN of infinity times its zero;
 - what a Cholesky factorisation gives after a pivot that is not positive and finite;
 - results of a convolution whose window reaches the padding, or of a transposed one between the
   strides, if a weight of their channel is infinite or NaN.

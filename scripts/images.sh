@@ -4,9 +4,20 @@
 # --archive: they are written to FOLDER as oci-archives, too. Needs buildah, runc and mmdebstrap.
 # Wheels are fetched here, from where pip is told to take them, and given to the build.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
 archive=
-[ "${1:-}" != --archive ] || { archive=$2; shift 2; }
+if [ "${1:-}" = --archive ]; then
+  [ -n "${2:-}" ] || { echo "images.sh: --archive needs a FOLDER" >&2; exit 2; }
+  [ -d "$2" ] || { echo "images.sh: --archive: there is no folder $2" >&2; exit 2; }
+  archive=$(realpath "$2")  # the caller's, before this goes elsewhere
+  shift 2
+fi
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+for target in "$@"; do
+  case "$target" in
+    runtime | full) ;;
+    *) echo "images.sh: got $target, want runtime or full" >&2; exit 2 ;;
+  esac
+done
 [ $# -gt 0 ] || set -- runtime full
 for tool in buildah runc mmdebstrap; do
   command -v $tool >/dev/null || { echo "$tool is missing: apt-get install buildah runc mmdebstrap" >&2; exit 1; }
@@ -30,7 +41,8 @@ if ! buildah inspect "$base" >/dev/null 2>&1; then
   buildah commit -q --rm --timestamp "$SOURCE_DATE_EPOCH" "${flags[@]}" "$made" "$base" >/dev/null
 fi
 
-options=(--layers --format docker --network host --timestamp "$SOURCE_DATE_EPOCH"
+version=$(sed -n 's/^project(.* VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+options=(--layers --format docker --label "org.opencontainers.image.version=$version" --network host --timestamp "$SOURCE_DATE_EPOCH"
   --build-arg BASE="$base" --build-arg SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH" "${flags[@]}"
   --ulimit nofile=1024:1024)
 ccache_dir=$(ccache --get-config cache_dir 2>/dev/null || true)
@@ -41,7 +53,8 @@ mkdir -p "$wheels"
 python=.venv/bin/python
 [ -x $python ] || python=python3
 wanted=($(grep -o 'onnx==[0-9.]*' setup.cfg))
-case " $* " in *" full "*) wanted+=("$(grep -o -m1 'torch==[0-9.]*' Dockerfile)" numpy pybind11 "setuptools>=68" wheel) ;; esac
+case " $* " in *" full "*) wanted+=("$(grep -o -m1 'torch==[0-9.]*' Dockerfile)" numpy pybind11 "setuptools>=68" wheel
+  onnxruntime pydantic pyyaml) ;; esac
 $python -m pip download -q --disable-pip-version-check --only-binary=:all: --python-version 3.11 -d "$wheels" \
   "${wanted[@]}"
 options+=(--volume "$wheels:/wheels:ro" --build-arg PIP_FIND_LINKS=/wheels --build-arg PIP_NO_INDEX=1)

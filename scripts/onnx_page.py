@@ -47,7 +47,8 @@ def backend_tests() -> str:
     return (f"## Backend tests\n\nOf the {count} cases of onnx {version}'s backend tests (single "
             "operators, and small\n"
             f"models of old exporters) {passed} ({passed / count:.1%}) pass and {len(refused)} are "
-            "refused: those that\n`tests/onnx/refused_cases.txt` lists, which the tests hold.\n\n"
+            "refused: those in\n`tests/onnx/refused_cases.txt`; a test fails if the list is no "
+            "longer right.\n\n"
             f"| why | cases | of |\n|---|---|---|\n{rows}")
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes csrc/operators/schemas.inc: what PyTorch and its libraries say of the operators that the
-registry has. Needs torchao and transformers. A test compares the file with what is installed."""
+registry has; of libraries that need not be there, what they are known to say. Needs torchao and
+transformers. A test compares the file with what is installed."""
 
 import argparse
 import importlib
@@ -18,11 +19,16 @@ HEAD = f"""\
 """
 LIBRARIES = ("torch.ao.quantization.fx._decomposed", "torchao.quantization.quant_primitives",
              "transformers.integrations.moe")  # importing one registers its operators
+KNOWN = {"tensorrt::quantize_op":  # nvidia-modelopt's
+         "tensorrt::quantize_op(Tensor input, Tensor amax, int num_bits, int exponent_bits, "
+         "bool unsigned, bool narrow_range) -> Tensor"}
 OWN = ("tv", "complex")  # csrc/operators/schema.cpp
 
 
 def schema_text(op: str) -> str:
     """"aten::relu(Tensor self) -> Tensor". Raises AttributeError where no library has it."""
+    if op in KNOWN:
+        return KNOWN[op]
     library, _, rest = op.partition("::")
     name, _, overload = rest.partition(".")
     packet = getattr(getattr(torch.ops, library), name)

@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 seconds=${1:-60}
-seed=${TV_TEST_SEED:-$((16#$(git rev-parse --short=8 HEAD | cut -c1-8)))}
+seed=${TV_TEST_SEED:-$(scripts/turn.sh)}
 root=$PWD build=$PWD/build-tsan
 
 cmake --preset tsan > /dev/null
@@ -38,12 +38,18 @@ sanitized() {  # sanitized NAME ARGUMENTS…: Python with these; its reports are
 failed=0
 part() {  # part NAME ARGUMENTS…: fails where Python does, or the sanitizer reports
   local name=$1
+  local before=$failed
+  failed=0
   sanitized "$@" || { echo "Failed: $name"; failed=1; }
   if compgen -G "$work/$name.*" > /dev/null; then
     cat "$work/$name".*
     grep -h '^SUMMARY: ' "$work/$name".* | sort | uniq -c
     failed=1
   fi
+  # TV_TEST_RECORD: scripts/part.sh
+  [ "$failed" = 0 ] || echo "failed $name under ThreadSanitizer" >>"${TV_TEST_RECORD:-/dev/null}"
+  echo "ran $name under ThreadSanitizer" >>"${TV_TEST_RECORD:-/dev/null}"
+  [ "$failed" != 0 ] || failed=$before
 }
 
 "$compiler" -O1 -g1 -fPIC -shared -fsanitize=thread tests/sanitizer/planted_race.cpp -o "$work/race.so"
@@ -64,14 +70,14 @@ grep -qs 'data race .* in race' "$work"/planted.* ||
 echo "== Eight threads call, refit, load, compile and destroy for $seconds s (seed $seed)"
 part stress tests/soak/threads.py --here stress "$seconds" $((seed % 1000))
 echo "== Python tests of threads"
-tests=(test_aot_module.py::test_threads_and_new_weights
-  "test_background_tuning.py::test_a_change_of_weights_before_the_swap_is_not_lost[False-change_in_place]"
-  test_background_tuning.py::test_engines_are_replaced_while_threads_call_and_refit
-  test_full_compilation.py::test_threads_keep_their_own_rules
-  "test_memory.py::test_calls_share_what_they_need[in place-threads]"
-  test_refit.py::test_calls_while_another_thread_refits_see_one_set_of_weights
-  test_refit.py::test_two_refits_at_a_time test_weights.py::test_threads_share_an_engine
-  test_weights.py::test_a_change_while_a_set_is_made_is_seen)
+tests=(ahead_of_time/test_aot_module.py::test_threads_and_new_weights
+  "engines/test_background_tuning.py::test_a_change_of_weights_before_the_swap_is_not_lost[False-change_in_place]"
+  engines/test_background_tuning.py::test_engines_are_replaced_while_threads_call_and_refit
+  compile/test_full_compilation.py::test_threads_keep_their_own_rules
+  "engines/test_memory.py::test_calls_share_what_they_need[in place-threads]"
+  weights/test_refit.py::test_calls_while_another_thread_refits_see_one_set_of_weights
+  weights/test_refit.py::test_two_refits_at_a_time weights/test_weights.py::test_threads_share_an_engine
+  weights/test_weights.py::test_a_change_while_a_set_is_made_is_seen)
 part tests -m pytest -q -p no:cacheprovider --disable-warnings "${tests[@]/#/tests/python/}" \
   tests/onnx/test_onnx_fallback.py::test_threads
 exit $failed

@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Writes what is made of csrc/settings_table.h and kept as text: the tables of docs/settings.md,
-the fields of Settings in python/torch_vulkan/settings.py, and vkexec's flags in docs/vkexec.md and
-its man page.
+the fields of Settings in python/torch_vulkan/_base/settings.py, and vkexec's flags in
+docs/vkexec.md and its man page.
 Build first, then `PYTHONPATH=python python scripts/settings_page.py`."""
 
 import re
@@ -13,7 +13,7 @@ from torch_vulkan._base.setting_checks import KINDS, ROWS, Row
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "settings.md"
-SOURCE = ROOT / "python" / "torch_vulkan" / "settings.py"
+SOURCE = ROOT / "python" / "torch_vulkan" / "_base" / "settings.py"
 COMMAND = ROOT / "docs" / "vkexec.md"
 MANUAL = ROOT / "docs" / "man" / "vkexec.1"
 

@@ -30,7 +30,7 @@ find_python() {
 install_packages() {
   local wanted="mesa-vulkan-drivers libvulkan-dev glslang-dev spirv-tools libspdlog-dev
     nlohmann-json3-dev libcli11-dev libyaml-cpp-dev libpcre2-dev libutf8proc-dev libprotobuf-dev protobuf-compiler ninja-build
-    ccache g++ cmake"
+    zlib1g-dev ccache g++ cmake"
   case $python in /usr/bin/*) wanted+=" python3-venv python3-dev" ;; esac
   [ $tests = yes ] && wanted+=" vulkan-validationlayers libgtest-dev clang libclang-rt-dev"
   # A browser for the service's page, where it is a package (Debian; Ubuntu has a snap).

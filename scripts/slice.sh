@@ -1,47 +1,30 @@
 #!/usr/bin/env bash
 # What continuous integration runs for each commit after `make test`: a part of what `make test-all`
-# has besides, another for each commit. What sanitizers and fuzzers see and the wheel come whole, as
-# many of them as there is time for, another first for each commit; then slow tests and samples of
-# op_db. It ends after SECONDS: what is not done by then is ended, and named. The seed is printed;
+# adds to it, a different one for each commit. First come the sanitizers with the fuzzers, and the
+# wheel, each as a whole, as many as time permits and in turn for each commit; then slow tests and
+# samples of op_db. After SECONDS whatever still runs is ended and named. The seed is printed;
 # TV_TEST_SEED=… scripts/slice.sh repeats it.
-# Searches without an end (random programs, fuzzers, PyTorch's own tests, which are fetched) are not
-# in it: what they find is news of older code.
+# Open-ended searches (random programs, PyTorch's own tests, which are fetched) are not in it: what
+# they find is rarely due to the commit at hand.
 # Usage, after scripts/setup.sh --tests: slice.sh [SECONDS]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 total=${1:-2100}
-export TV_TEST_SEED=${TV_TEST_SEED:-$((16#$(git rev-parse --short=8 HEAD | cut -c1-8)))}
+export TV_TEST_SEED=${TV_TEST_SEED:-$(scripts/turn.sh)}
 echo "== Slice of $(git rev-parse --short HEAD): TV_TEST_SEED=$TV_TEST_SEED, $total s"
 
 left() { echo $((total - SECONDS)); }
-failed=()
-part() {  # part NAME SECONDS COMMAND…: one that fails does not keep others from being seen
-  local name=$1 seconds=$2 code=0
-  shift 2
-  echo "== $name"
-  timeout --kill-after=20 "$seconds" "$@" || code=$?
-  case $code in
-    0) ;;
-    124 | 137) echo "Ended by the slice's time, nothing having failed: $name" ;;
-    *) failed+=("$name") ;;
-  esac
-}
-shown() {  # as part, but it does not gate: the slow tests have to be green together first
-  local before=${#failed[@]}
-  part "$@"
-  [ ${#failed[@]} = "$before" ] && return
-  echo "Failed, and does not gate yet: $1"
-  unset 'failed[-1]'
-}
+. scripts/part.sh
 
-whole=("C++ tests and fuzzers under ASan and UBSan|scripts/sanitized.sh memory"
-  "Threads under ThreadSanitizer|scripts/sanitized.sh threads"
-  "The wheel|.venv/bin/python -m pytest -m slow tests/python/test_wheel.py")
+# Name, seconds within which it runs some test even where nothing is built yet, command.
+whole=("C++ tests and fuzzers under ASan and UBSan|1800|scripts/sanitized.sh memory"
+  "Threads under ThreadSanitizer|1800|scripts/sanitized.sh threads"
+  "The wheel|1800|.venv/bin/python -m pytest -m slow tests/python/house/test_wheel.py")
 for turn in 0 1 2; do
-  IFS='|' read -r name command <<<"${whole[$(((TV_TEST_SEED + turn) % 3))]}"
+  IFS='|' read -r name enough command <<<"${whole[$(((TV_TEST_SEED + turn) % 3))]}"
   if [ "$(left)" -ge 400 ]; then
     # shellcheck disable=SC2086 # words
-    part "$name" "$(left)" $command
+    part "$name" "$(left)" "$enough" $command
   else
     echo "== Not in this slice, which has $(left) s left: $name"
   fi
@@ -50,9 +33,17 @@ if [ "$(left)" -lt 120 ]; then
   echo "== Not in this slice, which has $(left) s left: slow Python tests, samples of op_db"
 else
   slow=$(($(left) * 6 / 10))
-  shown "Slow Python tests, $slow s of them" $((slow * 4 / 3)) \
+  # Neither gates yet. The seed says which tests run and what they draw, but these can fail without
+  # a fault of the commit's:
+  #   - test_large_tensors.py asks for free memory before it takes it, and eight processes may ask at
+  #     once: the machine can run out of it;
+  #   - programs that tests start have 60 to 300 s, and a sample of op_db 300 s, which lavapipe's
+  #     compiler can exceed where eight processes share few cores.
+  # Once these are mended, and all slow tests were green together (a slice runs a few hundred of
+  # them), write `part` in place of `shown`.
+  shown "Slow Python tests, $slow s of them" $((slow * 4 / 3)) $((slow * 4 / 3)) \
     env TV_TEST_SLICE_SECONDS=$slow TORCH_VULKAN_CHECK_OPERATORS=1 \
-    .venv/bin/python -m pytest -n auto --maxprocesses=8 --dist load -m slow --durations=10 -k 'not random' --ignore tests/python/test_wheel.py tests
+    .venv/bin/python -m pytest -n auto --maxprocesses=8 --dist load -m slow --durations=10 -k 'not random' --ignore tests/python/house/test_wheel.py tests
 
   forms=(plain plain gradients transposed offset expanded channels_last infinite denormal)
   form=${forms[$((TV_TEST_SEED % ${#forms[@]}))]}
@@ -63,7 +54,7 @@ else
   esac
   results=$(mktemp -d)
   trap 'rm -rf "$results"' EXIT
-  shown "Samples of op_db ($form)" "$(left)" \
+  shown "Samples of op_db ($form)" "$(left)" "$(left)" \
     .venv/bin/python tests/opinfo/run.py --results "$results/opinfo" --seed "$TV_TEST_SEED" \
     --seconds $(($(left) * 3 / 4)) "${samples[@]}"
 fi

@@ -6,7 +6,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 slow=(-m "not slow")
 # lavapipe's vectors have 8 lanes, as on CPUs without AVX-512: its compiler, which takes much of the
 # time, is a fifth faster then. In --all they are as wide as the CPU's. (Without LLVM's optimisations,
-# GALLIVM_PERF=nopt, it takes half, but Mesa 22.3 ends the process in large kernels.)
+# GALLIVM_PERF=nopt, small kernels take a third, but the large ones of convolutions overflow the stack
+# of Mesa 22.3 and, with a larger one, take many minutes each.)
 [ "${1:-}" = --all ] || export LP_NATIVE_VECTOR_WIDTH=${LP_NATIVE_VECTOR_WIDTH:-256}
 [ "${1:-}" = --all ] && slow=() && export TV_TEST_ALL=1  # tests/cpp/kit/seed.h
 
@@ -29,6 +30,10 @@ TV_TEST_FLUSH_DENORMALS=1 .venv/bin/python -m pytest -n 2 --dist loadfile tests/
 if [ "${1:-}" = --all ]; then
   env -u TV_TEST_ALL scripts/sanitized.sh all 120
 
+  echo "== What grows, and processes that fork, spawn and end at any moment (make soak: for long)"
+  .venv/bin/python tests/soak/soak.py --share 0.02 --seconds 240
+  .venv/bin/python tests/soak/threads.py --seconds 60 --processes 6
+
   echo "== The compile service, from a model to its results"
   .venv/bin/python scripts/service_check.py
   .venv/bin/python benchmarks/service.py
@@ -42,5 +47,5 @@ if [ "${1:-}" = --all ]; then
   done
 
   echo "== PyTorch's own tests of compiled backends, fetched; a run that is stopped goes on"
-  .venv/bin/python tests/torch_suites/run.py --results build/torch_suites --seconds 600
+  .venv/bin/python tests/torch_suites/run.py --results build/torch_suites --seconds 600 --workers 2
 fi

@@ -14,11 +14,13 @@ import pytest
 import torch
 
 import torch_vulkan as tv
-from torch_vulkan import backend, compilations
+from torch_vulkan import compilations
+from torch_vulkan._dynamo import backend
 from torch_vulkan._native import C
 
 from marks import take_turns
-from seeds import SEED
+from record import pytest_runtest_logreport  # noqa: F401 - a hook
+from seeds import SEED, TURN
 
 if os.environ.get("TV_TEST_FLUSH_DENORMALS"):
     # A CPU driver's threads inherit this, so that kernels take denormals for 0 as some GPUs do;
@@ -50,7 +52,8 @@ def pytest_runtest_setup(item):
 
 
 def pytest_terminal_summary(terminalreporter):
-    terminalreporter.write_line(f"TV_TEST_SEED={SEED} draws the same random tests again")
+    terminalreporter.write_line(f"TV_TEST_SEED={SEED} draws the same random tests again, "
+                                f"TV_TEST_TURN={TURN} takes the same turns")
 
 
 @pytest.fixture(autouse=True)

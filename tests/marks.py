@@ -4,7 +4,7 @@ import zlib
 
 import pytest
 
-from seeds import SEED, whose_turn
+from seeds import TURN, whose_turn
 
 
 def slow_but(first, values, rows=False):
@@ -16,8 +16,8 @@ def slow_but(first, values, rows=False):
 
 
 def turns(shares, each=(), group=None):
-    """Marks a test whose cases take turns: a run has one of `shares` parts of them, another for
-    each seed, and the others are slow. Of each value of the parameters in `each` it has a case.
+    """Marks a test whose cases take turns: a run has one of `shares` parts of them, the next for
+    each commit, and the others are slow. Of each value of the parameters in `each` it has a case.
     group: its cases take turns with those of the file's other tests of this group."""
     return pytest.mark.turns(shares, each, group)
 
@@ -39,13 +39,13 @@ def _turns_of(item):
     return shares and (shares, (), item.path.parent.name)
 
 
-def take_turns(items, seed=SEED):
+def take_turns(items, turn=TURN):
     """Marks as slow those items whose turn it is not. Of a test without a group one case stays."""
     cases = {}
     for item in items:
-        turn = _turns_of(item)
-        if turn and not item.get_closest_marker("slow"):
-            shares, each, group = turn
+        mark = _turns_of(item)
+        if mark and not item.get_closest_marker("slow"):
+            shares, each, group = mark
             key = (item.path, group, None if group else item.originalname)
             cases.setdefault(key, (shares, each, []))[2].append(item)
     for (_, group, _), (shares, each, members) in cases.items():
@@ -53,7 +53,7 @@ def take_turns(items, seed=SEED):
             shares = min(shares, len(members))
         if group:  # mixed, so that a part has not one value of a parameter alone
             members.sort(key=lambda item: zlib.crc32(item.nodeid.encode()))
-        taken = whose_turn([_values(item) for item in members], shares, each, seed)
+        taken = whose_turn([_values(item) for item in members], shares, each, turn)
         for place, item in enumerate(members):
             if place not in taken:
                 item.add_marker(pytest.mark.slow)

@@ -3,9 +3,9 @@
 import torch
 
 from torch_vulkan import compilations
+from torch_vulkan._engines.engine import split_vke
 from torch_vulkan._fx import engine_call
 from torch_vulkan._native import C
-from torch_vulkan.engine import split_vke
 
 from workloads.switches import Switches, nearest
 
@@ -16,6 +16,11 @@ MIN_COVERAGE = 0.99
 def tensors(inputs, device, dtype):
     """Inputs on the device, floating ones in dtype."""
     return {k: v.to(device, dtype if v.is_floating_point() else None) for k, v in inputs.items()}
+
+
+def most(tensors):
+    """The largest |element| of all; NaN where one is, which Python's max may lose."""
+    return torch.stack([t.abs().max() for t in tensors]).max()
 
 
 def largest(error, reference):
@@ -91,10 +96,11 @@ def gradients_of(module, call, inputs):
 
 
 def gradient_error(got, wanted):
-    """The largest error of a gradient, relative to the largest of its parameter."""
-    scale = max(g.abs().max() for g in wanted)
-    return max(((a - b).abs().max() / max(b.abs().max(), 1e-3 * scale)).item()
-               for a, b in zip(got, wanted, strict=True))
+    """The largest error of a gradient, relative to the largest of its parameter; NaN where one
+    is."""
+    scale = most(wanted)
+    return most([(a - b).abs().max() / torch.maximum(b.abs().max(), 1e-3 * scale)
+                 for a, b in zip(got, wanted, strict=True)]).item()
 
 
 def check_gradients(network, batch, reduced, device):

@@ -164,18 +164,44 @@ def whisper():
         suppress_tokens=None, begin_suppress_tokens=None, **_TOKENS))
 
 
+_IMAGE_TOKEN = VOCABULARY - 7
+
+
+def llava():
+    """Tokens of an image, which CLIP's encoder and two products make, among those of Llama."""
+    return tf.LlavaForConditionalGeneration(tf.LlavaConfig(
+        vision_config=tf.CLIPVisionConfig(
+            hidden_size=24, intermediate_size=40, num_hidden_layers=2, num_attention_heads=3,
+            image_size=28, patch_size=14),
+        text_config=tf.LlamaConfig(**_GROUPED), image_token_id=_IMAGE_TOKEN, image_seq_length=4,
+        vision_feature_layer=-1))
+
+
+def qwen2_vl():
+    """Images of any size, whose patches have positions of three kinds, among those of Qwen2."""
+    rotary = {"type": "default", "mrope_section": [1, 1, 2], "rope_theta": 10000.0}
+    return tf.Qwen2VLForConditionalGeneration(tf.Qwen2VLConfig(
+        text_config={**_GROUPED, "rope_parameters": rotary},
+        vision_config={"depth": 2, "embed_dim": 24, "hidden_size": 32, "num_heads": 3,
+                       "patch_size": 14, "mlp_ratio": 2, "spatial_merge_size": 2},
+        image_token_id=_IMAGE_TOKEN, vision_start_token_id=_IMAGE_TOKEN + 1,
+        vision_end_token_id=_IMAGE_TOKEN + 2, video_token_id=_IMAGE_TOKEN + 3))
+
+
 DECODERS = {f.__name__: f for f in (
     llama, qwen2, qwen3, gemma, gemma2, gemma3, mistral, phi, phi3, gpt2, gpt_neox, falcon, olmo,
     olmo2, mixtral, qwen_moe, mamba, t5, bart, whisper)}
 # Like others of these, for what asks for the family alone.
 RELATED = {f.__name__: f for f in (qwen3_moe, opt, stablelm, granite)}
+# Of text and images.
+WITH_IMAGES = {f.__name__: f for f in (llava, qwen2_vl)}
 
 
 def decoder(name, seed=0):
     """The model `name` with weights drawn from `seed`: greater ones than training starts with, so
     that the most likely token depends on what came before and no two are nearly as likely."""
     torch.manual_seed(seed)
-    model = (DECODERS | RELATED)[name]().eval()
+    model = (DECODERS | RELATED | WITH_IMAGES)[name]().eval()
     model.generation_config.eos_token_id = None
     model.generation_config.forced_eos_token_id = None
     with torch.no_grad():
@@ -186,14 +212,38 @@ def decoder(name, seed=0):
 
 
 def prompt(model, batch=1, length=7, seed=1):
-    """Arguments of `generate`: tokens, or for Whisper features, without padding."""
+    """Arguments of `generate`: tokens, or for Whisper features, without padding. Where a model
+    takes images each text has one."""
     draw = torch.Generator().manual_seed(seed)
     if model.config.model_type == "whisper":
         frames = 2 * model.config.max_source_positions
         features = torch.randn(batch, model.config.num_mel_bins, frames, generator=draw)
         return {"input_features": features}
     ids = torch.randint(3, VOCABULARY, (batch, length), generator=draw)
-    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    if model.config.model_type not in ("llava", "qwen2_vl"):
+        return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    ids = ids.clamp(max=_IMAGE_TOKEN - 1)
+    image = [_IMAGE_TOKEN] * 4
+    given = {"pixel_values": torch.randn(batch, 3, 28, 28, generator=draw)}
+    if model.config.model_type == "qwen2_vl":
+        image = [_IMAGE_TOKEN + 1, *image, _IMAGE_TOKEN + 2]
+        given = {"pixel_values": torch.randn(batch * 16, 3 * 2 * 14 * 14, generator=draw),
+                 "image_grid_thw": torch.tensor([[1, 4, 4]]).repeat(batch, 1)}
+    ids = torch.cat([ids[:, :2], torch.tensor([image] * batch), ids[:, 2:]], 1)
+    if model.config.model_type == "qwen2_vl":
+        given["mm_token_type_ids"] = (ids == _IMAGE_TOKEN).int()
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids), **given}
+
+
+# Tactics of launches that compute nothing.
+_MOVERS = ("copy", "pad_flip_roll", "roll", "scatter_rows", "cat", "slice_scatter")
+
+
+def cache_moves(layers, size_bytes):
+    """Of the layers that tv.profile lists those that move so many bytes, as many as one tensor of
+    keys has, and compute nothing: a copy, or anything else that passes over a cache."""
+    return [layer for layer in layers if layer["bytes"] >= size_bytes and layer["time_us"] > 0
+            and layer["tactic"].startswith(_MOVERS)]
 
 
 def byte_tokenizer():

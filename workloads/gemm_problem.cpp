@@ -10,8 +10,8 @@
 #include "converters/kit/steps.h"
 #include "csrc/compile/compile.h"
 #include "csrc/lowering/tactics.h"
-#include "csrc/passes/canonicalise.h"
-#include "csrc/passes/choose_layouts.h"
+#include "csrc/passes/layouts/choose_layouts.h"
+#include "csrc/passes/simplify/canonicalise.h"
 
 namespace tv::test {
 

@@ -4,8 +4,11 @@ Each has its published size, or a small configuration of its own (small_networks
 one, which the tests use.
 """
 
+import contextlib
 import importlib.util
+import io
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +48,26 @@ class Output(nn.Module):
 
     def forward(self, **inputs):
         return self.model(**inputs, return_dict=False)[:1]
+
+
+class Positional(nn.Module):
+    """A network of one keyword argument, without its name; its first result."""
+
+    def __init__(self, model, key):
+        super().__init__()
+        self.model, self.key = model, key
+
+    def forward(self, x):
+        result = self.model(**{self.key: x})
+        return result if isinstance(result, torch.Tensor) else result[0]
+
+
+def export(module: nn.Module, x: torch.Tensor, path: Path) -> None:
+    """Writes an ONNX file with the input `x` and the output `y`."""
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        torch.onnx.export(module, (x,), path, dynamo=True, verbose=False, external_data=False,
+                          input_names=["x"], output_names=["y"])
 
 
 def randomise(model: nn.Module, gain: float) -> nn.Module:

@@ -7,8 +7,8 @@ import signal
 import threading
 import time
 
+from torch_vulkan._service.client import ENDED
 from torch_vulkan.service import ServiceError
-from torch_vulkan.service.client import ENDED
 
 from .service_process import Service, layers
 from .webhook_receiver import Receiver

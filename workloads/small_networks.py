@@ -154,16 +154,18 @@ def unet(reduced):
 
 
 class Block(nn.Module):
-    """A layer of a transformer with two heads and norms in front, [batch, length, width]."""
+    """A layer of a transformer with two heads and norms in front, [batch, length, width]; `causal`:
+    of each position only those before it are read."""
 
-    def __init__(self, width):
+    def __init__(self, width, causal=False):
         super().__init__()
+        self.causal = causal
         self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
 
     def forward(self, x):
         q, k, v = self.qkv(self.norms[0](x)).unflatten(-1, (3, 2, -1)).permute(2, 0, 3, 1, 4)
-        values = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
-        x = x + self.out(values)
+        values = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        x = x + self.out(values.transpose(1, 2).flatten(2))
         return x + self.down(F.gelu(self.up(self.norms[1](x))))

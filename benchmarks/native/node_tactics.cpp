@@ -232,6 +232,7 @@ Problem parse(const std::string& text) {
                 .input("value", dtype, k)
                 .none("mask")
                 .attr("is_causal", causal)
+                .attr("rows", std::string("softmax"))
                 .attr("scale", 0.125)
                 .output(dtype, q)
                 .graph(),

@@ -1,6 +1,6 @@
 // The end of attention_decode.comp: y = Σ part · e^(most of the range - most of all) / the same of
-// the sums, over SPLITS ranges of keys, in order. part: [SPLITS, rows, DV]; sums: [SPLITS, rows, 2].
-// Defines INVERSE and RESULT as in attention_flash.comp. Grid: flat, one element of y an
+// the sums, over SPLITS ranges of keys, in order. part: [SPLITS, rows, DV]; sums: [SPLITS, rows,
+// 2]. Defines INVERSE and RESULT as in attention_flash.comp. Grid: flat, one element of y an
 // invocation.
 
 void main() {

@@ -17,7 +17,8 @@ float plus(const in float a, const in float b) { return a + b; }
     subgroupBarrier();                                                                            \
     for (uint t_ = gl_SubgroupInvocationID; t_ < 16u; t_ += gl_SubgroupSize) {                    \
       float v_ = uintBitsToFloat(sh[corner + t_ * 5u].x);                                         \
-      FOR(e_, 15) v_ = f(v_, uintBitsToFloat(sh[corner + t_ * 5u + (e_ + 1u) / 4u][(e_ + 1u) % 4u]));\
+      FOR(e_, 15)                                                                                  \
+        v_ = f(v_, uintBitsToFloat(sh[corner + t_ * 5u + (e_ + 1u) / 4u][(e_ + 1u) % 4u]));        \
       FOR(e_, 4) sh[corner + t_ * 5u + e_] = uvec4(floatBitsToUint(v_));                          \
     }                                                                                             \
     subgroupBarrier();                                                                            \

@@ -1,5 +1,5 @@
-// Which keys a query sees by its place: those up to it, and with WINDOW > 0 no more than so many. The
-// first query has place 0, or with PLACED the number in `first`.
+// Which keys a query sees by its place: those up to it, and with WINDOW > 0 no more than so many.
+// The first query has place 0, or with PLACED the number in `first`.
 
 #if PLACED
 const int FAR = 0x40000000;  // from every key: which place it is does not matter

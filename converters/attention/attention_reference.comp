@@ -1,5 +1,5 @@
-// y = softmax(scale · q kᵀ + mask) · v, plainly: an invocation for each query of each head, with the
-// online softmax in fp32. Operands and defines as in attention_flash.comp.
+// y = softmax(scale · q kᵀ + mask) · v, plainly: an invocation for each query of each head, with
+// the online softmax in fp32. Operands and defines as in attention_flash.comp.
 // Grid: flat, one invocation for each of `heads` · `queries`.
 
 #include "attention_places.glsl"

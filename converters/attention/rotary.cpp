@@ -86,6 +86,7 @@ Expr add_write(const NodeContext& c, const Builder& b, Step& step) {
   step.params.push_back(param("elements3", product(c.shape("v"))));
   step.defines.emplace_back("V_COLS", constant(c.shape("v").back()));
   step.defines.emplace_back("PLACE", place_function(c));
+  step.defines.emplace_back("WRAPS", flag(index_wraps(c.node)));
   return product(c.shape("v"));
 }
 

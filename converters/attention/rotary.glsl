@@ -1,6 +1,6 @@
-// y = x · cos + r · sin over the first ROTATED elements of a row of COLS, where r is -x[half:] before
-// x[:half] of them; what is behind them stays. Products are rounded before they are added, as in
-// eager mode.
+// y = x · cos + r · sin over the first ROTATED elements of a row of COLS, where r is -x[half:]
+// before x[:half] of them; what is behind them stays. Products are rounded before they are added,
+// as in eager mode.
 
 /// Element d of a row: the one half a rotated part away is its other one.
 uint rotary_other(uint d) { return d < ROTATED / 2u ? d + ROTATED / 2u : d - ROTATED / 2u; }
@@ -12,10 +12,10 @@ float rotated(float x, float other, float c, float s, bool first_half) {
   return sum;
 }
 
-// Element d of the row of `x` that `rows`_OFFSETS(row) finds.
-#define ROTARY(x, d)                                                                          \
-  (d >= ROTATED ? float(x##_raw(x##_offset + d * x##_d))                                      \
-                : rotated(float(x##_raw(x##_offset + d * x##_d)),                             \
-                          float(x##_raw(x##_offset + rotary_other(d) * x##_d)),               \
-                          float(cos_raw(cos_offset + d * cos_d)),                             \
-                          float(sin_raw(sin_offset + d * sin_d)), d < ROTATED / 2u))
+// Element d of the row of `x` that begins at `at`, by cos and sin from cos_from and sin_from on.
+#define ROTARY(x, at, cos_from, sin_from, d)                            \
+  (d >= ROTATED ? float(x##_raw(at + d * x##_d))                        \
+                : rotated(float(x##_raw(at + d * x##_d)),               \
+                          float(x##_raw(at + rotary_other(d) * x##_d)), \
+                          float(cos_raw(cos_from + d * cos_d)),         \
+                          float(sin_raw(sin_from + d * sin_d)), d < ROTATED / 2u))

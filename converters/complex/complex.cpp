@@ -6,6 +6,10 @@ bool is_complex(const NodeContext& c, const std::string& name) {
   return (" " + c.node.text("complex") + " ").find(" " + name + " ") != std::string::npos;
 }
 
+bool is_complex(const NodeContext& c, const std::string& name, size_t i) {
+  return is_complex(c, name) || is_complex(c, name + "." + std::to_string(i));
+}
+
 Shape without_pair(Shape shape) {
   shape.pop_back();
   return shape;
@@ -50,9 +54,14 @@ ValueId part(Rewriter& r, ValueId pair, int64_t which) {
                dtype, shape);
 }
 
+ValueId with_zero(Rewriter& r, ValueId re, DType dtype) {
+  const ValueId x = r.cast(re, dtype);
+  return joined(r, x, filled(r, 0, dtype, r.graph().value(x).shape));
+}
+
 ValueId as_complex(const NodeContext& c, Rewriter& r, const std::string& arg, DType dtype) {
-  const ValueId x = r.cast(c.node.input(arg), dtype);
-  return is_complex(c, arg) ? x : joined(r, x, filled(r, 0, dtype, r.graph().value(x).shape));
+  const ValueId x = c.node.input(arg);
+  return is_complex(c, arg) ? r.cast(x, dtype) : with_zero(r, x, dtype);
 }
 
 }  // namespace tv

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "converters/complex/complex.h"
+#include "converters/kit/shape_types.h"
 
 namespace tv {
 namespace {
@@ -33,13 +34,25 @@ class Arithmetic {
   Parts product(Parts a, Parts b) {
     return {sum_of_products(a, b, "sub"), sum_of_products(a, {b.im, b.re}, "add")};
   }
-  /// Divisors are scaled by their larger part, so that their squares neither overflow nor vanish.
+  ValueId choose(ValueId condition, ValueId yes, ValueId no) {
+    return r_.pointwise("where", {condition, yes, no}, dtype_);
+  }
+  /// R. L. Smith, "Algorithm 116: Complex division", 1962, and by zero each part by 0, as PyTorch:
+  /// squares of the divisor, which overflow or vanish, are not made.
   Parts quotient(Parts a, Parts b) {
-    const ValueId scale = of("maximum", of("abs", b.re), of("abs", b.im));
-    const Parts unit{of("div", b.re, scale), of("div", b.im, scale)};
-    const ValueId square = of("mul", sum_of_products(unit, unit, "add"), scale);
-    return {of("div", sum_of_products(a, unit, "add"), square),
-            of("div", of("sub", of("mul", a.im, unit.re), of("mul", a.re, unit.im)), square)};
+    const ValueId re_size = of("abs", b.re), im_size = of("abs", b.im);
+    const ValueId by_re = r_.pointwise("ge", {re_size, im_size}, DType::kBool);
+    const ValueId by_zero =
+        r_.pointwise("eq", {of("maximum", re_size, im_size)}, DType::kBool, {0.0});
+    const ValueId large = choose(by_re, b.re, b.im), small = choose(by_re, b.im, b.re);
+    const ValueId ratio = of("div", small, large);
+    const ValueId divisor = of("add", large, of("mul", small, ratio));
+    const ValueId re =
+        of("add", choose(by_re, a.re, a.im), of("mul", choose(by_re, a.im, a.re), ratio));
+    const ValueId im = choose(by_re, of("sub", a.im, of("mul", a.re, ratio)),
+                              of("sub", of("mul", a.im, ratio), a.re));
+    return {choose(by_zero, of("div", a.re, re_size), of("div", re, divisor)),
+            choose(by_zero, of("div", a.im, im_size), of("div", im, divisor))};
   }
   void give(Parts p) { r_.replace(0, joined(r_, p.re, p.im)); }
   void give(ValueId value) { r_.replace(0, r_.cast(value, c_.output().dtype)); }
@@ -236,6 +249,11 @@ std::string takes_complex(const NodeContext& c) {
   return is_complex(c, "self") ? "" : "[" + c.node.op + "] the argument must be complex";
 }
 
+/// Of real parts.
+TypeRule of_parts(const char* first, const char* second) {
+  return [=](NodeTypes& t) { t.gives(t.broadcast(t.shape(first), t.shape(second), "a size")); };
+}
+
 Converter entry(const char* name, Expand expand,
                 decltype(Converter::unsupported) refuse = gives_complex) {
   return {.op = std::string("complex::") + name,
@@ -249,7 +267,7 @@ const RegisterConverter functions{
     entry("add.Scalar", plus_number("add", "add_scaled")),
     entry("sub.Scalar", plus_number("sub", "sub_scaled")),
     entry("rsub.Scalar", plus_number("rsub", "rsub_scaled")),
-    entry("scalar", scalar),
+    typed(entry("scalar", scalar), "-> []"),
     entry("eq.Tensor", compared("eq", "logical_and"), nullptr),
     entry("eq.Scalar", compared("eq", "logical_and"), nullptr),
     entry("ne.Tensor", compared("ne", "logical_or"), nullptr),
@@ -260,11 +278,11 @@ const RegisterConverter functions{
     entry("div.Tensor", divide),
     entry("div.Scalar", by_number("div")),
     entry("reciprocal", invert),
-    entry("_conj", conjugate),
-    entry("_conj_physical", conjugate),
-    entry("conj_physical", conjugate),
-    entry("complex", make),
-    entry("polar", polar),
+    typed(entry("_conj", conjugate), types::kSame),
+    typed(entry("_conj_physical", conjugate), types::kSame),
+    typed(entry("conj_physical", conjugate), types::kSame),
+    typed(entry("complex", make), of_parts("real", "imag")),
+    typed(entry("polar", polar), of_parts("abs", "angle")),
     entry("abs", magnitude, takes_complex),
     entry("angle", angle, takes_complex),
     entry("sgn", direction),

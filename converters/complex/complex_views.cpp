@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "converters/complex/complex.h"
+#include "converters/kit/shape_types.h"
 #include "csrc/partition/unsupported.h"
 
 namespace tv {
@@ -30,7 +31,7 @@ std::string all_complex(const NodeContext& c) {
 }
 
 int64_t rank_of(const NodeContext& c) {
-  if (c.node.op == "complex::stack") return c.graph.rank(c.node.outputs[0]) - 1;
+  if (c.node.find("tensors") != nullptr) return c.graph.rank(c.node.outputs[0]) - 1;
   for (const Arg& arg : c.node.args) {
     if (arg.is_tensor && !arg.values.empty()) return c.graph.rank(arg.values[0]) - 1;
   }
@@ -85,6 +86,11 @@ std::string on_pairs_too(const NodeContext& c) {
   return unsupported({c.graph, node, c.device, c.settings});
 }
 
+std::string joins_along_a_dim(const NodeContext& c) {
+  return c.graph.rank(c.node.outputs[0]) == 1 ? "[" + c.node.op + "] along no dimension"
+                                              : result_only(c);
+}
+
 /// Along a dimension: a single element has none, and a roll without one goes through all of them.
 std::string along_a_dim(const NodeContext& c) {
   const std::string common = all_complex(c);
@@ -105,6 +111,24 @@ void same(const NodeContext& c, Rewriter& r) {
   }
   const std::vector<ValueId> made = r.add_multi(real_name(c), on_pairs(c), types);
   for (size_t i = 0; i < made.size(); ++i) r.replace(i, made[i]);
+}
+
+/// Tensors side by side, of which some may be real.
+void joins(const NodeContext& c, Rewriter& r) {
+  const DType dtype = c.output().dtype;
+  const size_t rank = c.output().shape.size() - (c.node.op == "complex::stack" ? 1 : 0);
+  std::vector<Arg> args = on_pairs(c);
+  const auto tensors = std::ranges::find(args, "tensors", &Arg::name);
+  std::vector<ValueId> pairs;
+  for (size_t i = 0; i < tensors->values.size(); ++i) {
+    const ValueId x = tensors->values[i];
+    const bool is_pair = is_complex(c, "tensors", i);
+    // PyTorch passes over those of shape [0].
+    if (r.graph().value(x).shape.size() + (is_pair ? 0 : 1) != rank) continue;
+    pairs.push_back(is_pair ? r.cast(x, dtype) : with_zero(r, x, dtype));
+  }
+  tensors->values = std::move(pairs);
+  r.replace(0, r.add(real_name(c), std::move(args), dtype, c.output().shape));
 }
 
 /// The first argument's elements in the result's shape.
@@ -158,7 +182,10 @@ void copy_to(const NodeContext& c, Rewriter& r) {
   if (is_complex(c, "self") && is_complex(c, "result")) return reshaped(c, r);
   const DType dtype = c.output().dtype;
   if (is_complex(c, "result")) return r.replace(0, as_complex(c, r, "self", dtype));
-  r.replace(0, r.cast(part(r, c.node.input("self"), 0), dtype));
+  const ValueId re = r.cast(part(r, c.node.input("self"), 0), dtype);
+  if (dtype != DType::kBool) return r.replace(0, re);
+  const ValueId im = r.cast(part(r, c.node.input("self"), 1), dtype);
+  r.replace(0, r.pointwise("logical_or", {re, im}, dtype));
 }
 
 /// aten::copy: `src` as a value of self's type and shape.
@@ -180,39 +207,52 @@ void imaginary_part(const NodeContext& c, Rewriter& r) {
   r.replace(0, part(r, c.node.input("self"), 1));
 }
 
+/// Of a real tensor's pairs.
+void types_of_pairs(NodeTypes& t) {
+  Shape shape = t.shape("self");
+  t.want(!shape.empty() && shape.back() == Expr(2), "wants pairs");
+  shape.pop_back();
+  t.gives(shape);
+}
+
 struct RegisterMoves {
   RegisterMoves() {
     const auto add = [](const char* name, Expand expand, decltype(Converter::unsupported) refuse,
-                        bool compute) {
+                        bool compute, TypeRule types = {}) {
       Registry::instance().add({.op = std::string("complex::") + name,
                                 .unsupported = std::move(refuse),
                                 .expand = std::move(expand),
-                                .is_compute = compute});
+                                .is_compute = compute,
+                                .types = std::move(types)});
     };
     for (const char* name : {"permute", "transpose.int", "slice.Tensor", "select.int",
                              "split.Tensor", "split_with_sizes", "unbind.int"}) {
       add(name, same, along_a_dim, false);
     }
     add("expand", same, on_pairs_too, false);
-    for (const char* name :
-         {"flip", "cat", "slice_scatter", "select_scatter", "index_select", "cumsum",
-          "permute_copy", "slice_copy.Tensor", "select_copy.int", "roll"}) {
+    for (const char* name : {"flip", "slice_scatter", "select_scatter", "index_select", "cumsum",
+                             "permute_copy", "slice_copy.Tensor", "select_copy.int", "roll"}) {
       add(name, same, along_a_dim, true);
     }
-    for (const char* name : {"stack", "repeat", "index.Tensor", "expand_copy"}) {
+    for (const char* name : {"repeat", "index.Tensor", "expand_copy"}) {
       add(name, same, on_pairs_too, true);
     }
-    for (const char* name : {"view", "_unsafe_view", "reshape", "squeeze", "squeeze.dim",
-                             "squeeze.dims", "unsqueeze", "alias", "detach", "clone", "contiguous",
-                             "resolve_conj", "resolve_neg", "lift_fresh_copy", "view_copy"}) {
+    for (const char* name : {"cat", "stack"}) add(name, joins, joins_along_a_dim, true);
+    for (const char* name :
+         {"view", "_unsafe_view", "reshape", "squeeze", "squeeze.dim", "squeeze.dims", "unsqueeze",
+          "alias", "detach", "clone", "contiguous", "lift_fresh_copy", "view_copy"}) {
       add(name, reshaped, all_complex, false);
     }
-    for (const char* name : {"view_as_real", "view_as_complex", "view_as_real_copy"}) {
-      add(name, reshaped, nullptr, false);
+    for (const char* name : {"resolve_conj", "resolve_neg"}) {
+      add(name, reshaped, all_complex, false, types::kSame);
     }
+    for (const char* name : {"view_as_real", "view_as_real_copy"}) {
+      add(name, reshaped, nullptr, false, "self [*s] -> [*s 2]");
+    }
+    add("view_as_complex", reshaped, nullptr, false, types_of_pairs);
     add("t", transposed, all_complex, false);
-    add("real", real_part, nullptr, false);
-    add("imag", imaginary_part, nullptr, false);
+    add("real", real_part, nullptr, false, types::kSame);
+    add("imag", imaginary_part, nullptr, false, types::kSame);
     add("constant_pad_nd", same, padded_with_zero, true);
     add("where.self", where, all_complex, true);
     add("_to_copy", copy_to, nullptr, true);

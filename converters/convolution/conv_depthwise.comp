@@ -4,9 +4,9 @@
 //
 // DEPTH: in three dimensions likewise.
 //
-// An invocation computes WIDE neighbours of a row from one load of each input that they share. x, w:
-// any strides; a window of KH x KW. LAST: neighbouring invocations take neighbouring channels, else
-// neighbouring runs of a row. V4: rows are a multiple of 4 long, WIDE is 4.
+// An invocation computes WIDE neighbours of a row from one load of each input that they share. x,
+// w: any strides; a window of KH x KW. LAST: neighbouring invocations take neighbouring channels,
+// else neighbouring runs of a row. V4: rows are a multiple of 4 long, WIDE is 4.
 // Grid: an invocation for each of `total` = n * channels * [out_d *] out_h * ceil(out_w / WIDE).
 
 #include "conv_geometry.glsl"
@@ -18,67 +18,93 @@
 #endif
 const uint SPAN = (WIDE - 1) * STRIDE_W + (KW - 1) * DIL_W + 1;
 
-void main() {
-  const uint i = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
-  if (i >= total) return;
+/// Where an invocation's outputs are.
+struct Run {
+  uint n, c;       // image and channel
+  uint line, ow;   // row of y, and first place in it
+  uint in_volume;  // row of the channel
+};
+
+Run run_of(uint i) {
+  Run r;
 #if LAST
-  const uint place = i / channels, c = i - place * channels, across = place / runs;
-  const uint ow = (place - across * runs) * WIDE, n = across / LINES, in_volume = across - n * LINES;
-  const uint line = (n * channels + c) * LINES + in_volume;
+  const uint place = i / channels, across = place / runs;
+  r.c = i - place * channels;
+  r.ow = (place - across * runs) * WIDE;
+  r.n = across / LINES;
+  r.in_volume = across - r.n * LINES;
+  r.line = (r.n * channels + r.c) * LINES + r.in_volume;
 #else
-  const uint line = i / runs, ow = (i - line * runs) * WIDE;
-  const uint z = line / LINES, in_volume = line - z * LINES;
-  const uint n = z / channels, c = z - n * channels;
+  r.line = i / runs;
+  r.ow = (i - r.line * runs) * WIDE;
+  const uint z = r.line / LINES;
+  r.in_volume = r.line - z * LINES;
+  r.n = z / channels;
+  r.c = z - r.n * channels;
 #endif
+  return r;
+}
+
+/// Adds the products of the KW weights from w_from on and row ih of the plane of x at x_from.
+void add_row(uint x_from, uint ih, int iw0, bool in_depth, uint w_from, inout float acc[WIDE]) {
+  float row[SPAN];
+  [[unroll]] for (uint s = 0u; s < SPAN; s++) {
+    const uint iw = uint(iw0 + int(s));  // a negative one becomes large
+    // No branch: all loads are in flight together.
+    const bool counts = in_depth && ih < in_h && iw < in_w;
+    const float v = float(x_raw(counts ? x_from + ih * x_h + iw * x_w : 0u));
+    row[s] = counts ? v : 0.0;
+  }
+  [[unroll]] for (uint kw = 0u; kw < KW; kw++) {
+    const float w = float(w_raw(w_from + kw * w_w));
+    [[unroll]] for (uint j = 0u; j < WIDE; j++) {
+      acc[j] = fma(w, row[j * STRIDE_W + kw * DIL_W], acc[j]);
+    }
+  }
+}
+
+void add_window(Run r, inout float acc[WIDE]) {
 #ifdef DEPTH
-  const uint od = in_volume / out_h, oh = in_volume - od * out_h;
+  const uint od = r.in_volume / out_h, oh = r.in_volume - od * out_h;
   const int id0 = int(od * stride_d) - pad_d;
 #else
-  const uint oh = in_volume;
+  const uint oh = r.in_volume;
 #endif
-  const uint g = c / oc_count;
-  const uint x_first = n * x_n + g * x_c, w_first = w_0 + g * w_g + (c - g * oc_count) * w_oc;
-  const int ih0 = int(oh * stride_h) - pad_h, iw0 = int(ow * STRIDE_W) - pad_w;
-
-  float acc[WIDE];
-  [[unroll]] for (uint j = 0u; j < WIDE; j++) acc[j] = 0.0;
+  const uint g = r.c / oc_count;
+  const uint x_first = r.n * x_n + g * x_c, w_first = w_0 + g * w_g + (r.c - g * oc_count) * w_oc;
+  const int ih0 = int(oh * stride_h) - pad_h, iw0 = int(r.ow * STRIDE_W) - pad_w;
   [[unroll]] for (uint kd = 0u; kd < KD; kd++) {
-    uint base = x_first, w_base = w_first;
+    uint x_from = x_first, w_from = w_first;
     bool in_depth = true;
 #ifdef DEPTH
     uint id;
     in_depth = conv_source(id0 + int(kd * dil_d), 1u, in_d, id);
-    base += id * x_d;
-    w_base += kd * w_d;
+    x_from += id * x_d;
+    w_from += kd * w_d;
 #endif
     [[unroll]] for (uint kh = 0u; kh < KH; kh++) {
-      const uint ih = uint(ih0 + int(kh * dil_h));  // a negative one becomes large
-      float row[SPAN];
-      [[unroll]] for (uint s = 0u; s < SPAN; s++) {
-        const uint iw = uint(iw0 + int(s));
-        // No branch: all loads are in flight together.
-        const bool counts = in_depth && ih < in_h && iw < in_w;
-        const float v = float(x_raw(counts ? base + ih * x_h + iw * x_w : 0u));
-        row[s] = counts ? v : 0.0;
-      }
-      [[unroll]] for (uint kw = 0u; kw < KW; kw++) {
-        const float w = float(w_raw(w_base + kh * w_h + kw * w_w));
-        [[unroll]] for (uint j = 0u; j < WIDE; j++) {
-          acc[j] = fma(w, row[j * STRIDE_W + kw * DIL_W], acc[j]);
-        }
-      }
+      add_row(x_from, uint(ih0 + int(kh * dil_h)), iw0, in_depth, w_from + kh * w_h, acc);
     }
   }
+}
+
+void main() {
+  const uint i = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
+  if (i >= total) return;
+  const Run r = run_of(i);
+  float acc[WIDE];
+  [[unroll]] for (uint j = 0u; j < WIDE; j++) acc[j] = 0.0;
+  add_window(r, acc);
 #if BIAS
-  const float add = float(bias_load(c));
+  const float add = float(bias_load(r.c));
   [[unroll]] for (uint j = 0u; j < WIDE; j++) acc[j] += add;
 #endif
-  const uint at = line * out_w + ow;
+  const uint at = r.line * out_w + r.ow;
 #if V4
   y_store4(at, vec4(acc[0], acc[1], acc[2], acc[3]));
 #else
   [[unroll]] for (uint j = 0u; j < WIDE; j++) {
-    if (ow + j < out_w) y_store(at + j, y_T(acc[j]));
+    if (r.ow + j < out_w) y_store(at + j, y_T(acc[j]));
   }
 #endif
 }

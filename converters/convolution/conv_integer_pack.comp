@@ -1,5 +1,6 @@
-// y[oc][tap][ic] = w[oc][ic][tap] - OFFSET for ic < ic_count, 0 up to a multiple of 4: the weight of
-// conv_integer_tiled, as signed bytes. w: any strides, in two dimensions. One byte an invocation.
+// y[oc][tap][ic] = w[oc][ic][tap] - OFFSET for ic < ic_count, 0 up to a multiple of 4: the weight
+// of conv_integer_tiled, as signed bytes. w: any strides, in two dimensions. One byte an
+// invocation.
 
 void main() {
   const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;

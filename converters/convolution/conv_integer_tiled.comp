@@ -1,13 +1,14 @@
-// Convolution of 8-bit integers in two dimensions as a product of matrices, as conv_integer_reference
-// defines it: rows are output channels, columns output pixels, k runs over (kh, kw, input channel),
-// four channels a word; the matrix of pixels is never stored.
+// Convolution of 8-bit integers in two dimensions as a product of matrices, as
+// conv_integer_reference defines it: rows are output channels, columns output pixels, k runs over
+// (kh, kw, input channel), four channels a word; the matrix of pixels is never stored.
 //
 // Tiles of BM x BN outputs a workgroup and RM x RN an invocation, BK words of k at a time through
-// shared memory; each invocation loads one column of pixels. x: any strides; w: conv_integer_pack's.
-// Both are multiplied as signed bytes, X_OFFSET and W_OFFSET less; where x is padding it is its zero
-// point. w_sums: of each row of w. W_SHIFTED: something is subtracted from the bytes of w.
-// Grid: (ceil(pixels / BN), ceil(oc_count / BM), n * groups); local (BM / RM) * (BN / RN), a multiple
-// of BN.
+// shared memory; each invocation loads one column of pixels. x: any strides; w:
+// conv_integer_pack's. Both are multiplied as signed bytes, X_OFFSET and W_OFFSET less; where x is
+// padding it is its zero point. w_sums: of each row of w. W_SHIFTED: something is subtracted from
+// the bytes of w.
+// Grid: (ceil(pixels / BN), ceil(oc_count / BM), n * groups); local (BM / RM) * (BN / RN), a
+// multiple of BN.
 
 #include "conv_geometry.glsl"
 #include "epilogue.glsl"
@@ -25,64 +26,97 @@ int w_shift_of(uint oc) {
 #endif
 }
 
+/// Where the invocation's column of x is: an output pixel.
+struct Column {
+  uint index;    // in the tile
+  uint from;     // of the image and group in x
+  int ih0, iw0;  // its window's corner
+  bool exists;   // whether the image has it
+};
+
+Column column_of(uint n0, uint z, uint pixels) {
+  Column c;
+  c.index = gl_LocalInvocationID.x % BN;
+  c.from = z / groups * x_n + z % groups * ic_count * x_c;
+  const uint pixel = n0 + c.index, oh = pixel / out_w, ow = pixel - oh * out_w;
+  c.ih0 = int(oh * stride_h) - pad_h;
+  c.iw0 = int(ow * stride_w) - pad_w;
+  c.exists = pixel < pixels;
+  return c;
+}
+
+/// Words of k from q0 on of the tile's rows of w.
+void load_w(uint m0, uint g, uint q0, uint k_words) {
+  [[unroll]] for (uint e = gl_LocalInvocationID.x; e < BM * BK; e += LOCAL_X) {
+    const uint q = e % BK, oc = g * oc_count + min(m0 + e / BK, oc_count - 1u);
+    const uint word = integer_word(uint64_t(w_ptr), oc * k_words + min(q0 + q, k_words - 1u));
+    tile_w[q][e / BK] = q0 + q < k_words ? word : 0u;
+  }
+}
+
+/// Four channels of x from `ic0` on. Padding is x's zero point; channels that are none add nothing,
+/// to sums of x either.
+uint x_word(uint at, uint ic0, uint ic_end, bool inside, int x_shift) {
+  uint word = 0u;
+  [[unroll]] for (uint i = 0u; i < 4u; i++) {
+    const bool exists = ic0 + i < ic_end, counts = inside && exists;
+    int v = int(x_raw(counts ? at + (ic0 + i) * x_c : 0u)) - X_OFFSET;
+    v = counts ? v : x_shift;
+    if (!exists) v = 0;
+    word |= (uint(v) & 0xffu) << (8u * i);
+  }
+  return word;
+}
+
+/// Words of k from q0 on of the invocation's column.
+void load_x(Column c, uint q0, uint k_words, uint words, int x_shift) {
+  [[unroll]] for (uint dq = gl_LocalInvocationID.x / BN; dq < BK; dq += LOCAL_X / BN) {
+    const uint q = q0 + dq, tap = q / words, ic0 = (q - tap * words) * 4u;
+    const uint kh = tap / k_w, kw = tap - kh * k_w;
+    uint ih, iw;
+    const bool in_rows = conv_source(c.ih0 + int(kh * dil_h), lhs_h, in_h, ih);
+    const bool in_cols = conv_source(c.iw0 + int(kw * dil_w), lhs_w, in_w, iw);
+    const bool inside = c.exists && in_rows && in_cols;
+    const uint at = c.from + ih * x_h + iw * x_w;
+    tile_x[dq][c.index] = x_word(at, ic0, q < k_words ? ic_count : 0u, inside, x_shift);
+  }
+}
+
+void add_products(uint tx, uint ty, inout int acc[RM][RN], inout int x_sums[RN]) {
+  [[unroll]] for (uint q = 0u; q < BK; q++) {
+    uint w[RM], x[RN];
+    [[unroll]] for (uint i = 0u; i < RM; i++) w[i] = tile_w[q][ty + i * THREADS_M];
+    [[unroll]] for (uint j = 0u; j < RN; j++) x[j] = tile_x[q][tx + j * THREADS_N];
+    [[unroll]] for (uint j = 0u; j < RN; j++) {
+      [[unroll]] for (uint i = 0u; i < RM; i++) acc[i][j] += integer_dot(w[i], x[j]);
+#if W_SHIFTED
+      x_sums[j] += integer_dot(x[j], 0x01010101u);
+#endif
+    }
+  }
+}
+
 void main() {
   const uint thread = gl_LocalInvocationID.x, tx = thread % THREADS_N, ty = thread / THREADS_N;
   const uint m0 = gl_WorkGroupID.y * BM, n0 = gl_WorkGroupID.x * BN, z = gl_WorkGroupID.z;
-  const uint g = z % groups, n = z / groups, pixels = out_h * out_w, taps = k_h * k_w;
+  // Read once: parameters in memory are read again behind a barrier.
+  const uint g = z % groups, pixels = CONV_PIXELS, taps = CONV_TAPS;
   const uint words = (ic_count + 3u) / 4u, k_words = taps * words;
-  const uint x_base = n * x_n + g * ic_count * x_c;
   int x_shift = -X_OFFSET;
 #if X_ZERO
   x_shift += int(x_zero_raw(0u));
 #endif
-
-  // The column that this invocation loads.
-  const uint column = thread % BN, pixel = n0 + column;
-  const uint oh = pixel / out_w, ow = pixel - oh * out_w;
-  const int ih0 = int(oh * stride_h) - pad_h, iw0 = int(ow * stride_w) - pad_w;
-
+  const Column column = column_of(n0, z, pixels);
   int acc[RM][RN], x_sums[RN];
   [[unroll]] for (uint j = 0u; j < RN; j++) {
     x_sums[j] = 0;
     [[unroll]] for (uint i = 0u; i < RM; i++) acc[i][j] = 0;
   }
   for (uint q0 = 0u; q0 < k_words; q0 += BK) {
-    [[unroll]] for (uint e = thread; e < BM * BK; e += LOCAL_X) {
-      const uint q = e % BK, oc = g * oc_count + min(m0 + e / BK, oc_count - 1u);
-      const uint word = integer_word(uint64_t(w_ptr), oc * k_words + min(q0 + q, k_words - 1u));
-      tile_w[q][e / BK] = q0 + q < k_words ? word : 0u;
-    }
-    [[unroll]] for (uint dq = thread / BN; dq < BK; dq += LOCAL_X / BN) {
-      const uint q = q0 + dq, tap = q / words, ic0 = (q - tap * words) * 4u;
-      const uint kh = tap / k_w, kw = tap - kh * k_w;
-      uint ih, iw;
-      const bool in_rows = conv_source(ih0 + int(kh * dil_h), lhs_h, in_h, ih);
-      const bool in_cols = conv_source(iw0 + int(kw * dil_w), lhs_w, in_w, iw);
-      const bool inside = q < k_words && pixel < pixels && in_rows && in_cols;
-      const uint at = x_base + ih * x_h + iw * x_w;
-      uint word = 0u;
-      [[unroll]] for (uint i = 0u; i < 4u; i++) {
-        const bool counts = inside && ic0 + i < ic_count;
-        int v = int(x_raw(counts ? at + (ic0 + i) * x_c : 0u)) - X_OFFSET;
-        v = counts ? v : x_shift;
-        // Channels that are none add nothing, to sums of x either.
-        if (q >= k_words || ic0 + i >= ic_count) v = 0;
-        word |= (uint(v) & 0xffu) << (8u * i);
-      }
-      tile_x[dq][column] = word;
-    }
+    load_w(m0, g, q0, k_words);
+    load_x(column, q0, k_words, words, x_shift);
     barrier();
-    [[unroll]] for (uint q = 0u; q < BK; q++) {
-      uint w[RM], x[RN];
-      [[unroll]] for (uint i = 0u; i < RM; i++) w[i] = tile_w[q][ty + i * THREADS_M];
-      [[unroll]] for (uint j = 0u; j < RN; j++) x[j] = tile_x[q][tx + j * THREADS_N];
-      [[unroll]] for (uint j = 0u; j < RN; j++) {
-        [[unroll]] for (uint i = 0u; i < RM; i++) acc[i][j] += integer_dot(w[i], x[j]);
-#if W_SHIFTED
-        x_sums[j] += integer_dot(x[j], 0x01010101u);
-#endif
-      }
-    }
+    add_products(tx, ty, acc, x_sums);
     barrier();
   }
   EACH_STORE(r, RM * RN) {

@@ -52,37 +52,48 @@ shared uint tops[WARPS], leasts[WARPS];
 #define SYNC barrier();
 #endif
 
-void main() {
-  const uint lane = gl_SubgroupInvocationID, warp = gl_SubgroupID;
-  const uint wk = warp / (WARPS_M * WARPS_N), wm = warp % WARPS_M, wn = warp / WARPS_M % WARPS_N;
-  const uint sharer = warp % (WARPS_M * WARPS_N) * 32 + lane;
-  const uint g = gl_WorkGroupID.z, c0 = gl_WorkGroupID.x * BN, m0 = gl_WorkGroupID.y * BM;
+// Where an invocation is: tile (m0, c0) of group g; its subgroup has tile (wm, wn) of that, and
+// part wk of k. `sharer`: its number among those that gather a stage.
+uint lane, warp, wk, wm, wn, sharer, g, c0, m0;
 
-#include "conv_matrix_load.glsl"
+void find_tile() {
+  lane = gl_SubgroupInvocationID;
+  warp = gl_SubgroupID;
+  wk = warp / (WARPS_M * WARPS_N);
+  wm = warp % WARPS_M;
+  wn = warp / WARPS_M % WARPS_N;
+  sharer = warp % (WARPS_M * WARPS_N) * 32 + lane;
+  g = gl_WorkGroupID.z;
+  c0 = gl_WorkGroupID.x * BN;
+  m0 = gl_WorkGroupID.y * BM;
+}
+
+#include "conv_matrix_stash.glsl"
 #include "conv_matrix_multiply.glsl"
+
+void main() {
+  find_tile();
+  find_pixels();
+  find_weights();
   Sums acc[COUNT_M][COUNT_N];
   EACH_TILE acc[i][j] = Sums(0.0);
-  Gathered raw[PX][NC];           // pixels
-  uvec4 gw[KS][PIECES][COUNT_M];  // and weights on their way
-#include "conv_matrix_stash.glsl"
-
-  FETCH_X(raw, 0u)
-  FOR(s, KS) { FETCH_W(gw, 0u, s) }
-  STASH(acc, raw, 0u)
+  fetch_pixels(0u);
+  FOR(s, KS) fetch_weights(0u, s);
+  STASH(acc, 0u)
   SYNC
   uint t = 0u;
   for (; t + 1u < share; t++) {
-    FETCH_X(raw, t + 1u)
-    COMPUTE(acc, gw, t, FETCH_NEXT)
+    fetch_pixels(t + 1u);
+    COMPUTE(acc, t, fetch_next)
 #if STAGES == 1
     SYNC
-    STASH(acc, raw, 0u)
+    STASH(acc, 0u)
 #else
-    STASH(acc, raw, (t + 1u) & 1u)
+    STASH(acc, (t + 1u) & 1u)
 #endif
     SYNC
   }
-  COMPUTE(acc, gw, t, FETCH_NONE)
+  COMPUTE(acc, t, fetch_none)
 
   Range x;
   FIND_RANGE(x, acc, top, least, warp, lane)

@@ -29,7 +29,8 @@ Place place_of(uint e, uint g, uint m0, uint c0) {
   p.c = c0 + p.col;
   p.counts = e < STORES && p.m < oc_count && p.c < columns;
   const uint pixels = CONV_PIXELS, image = p.c / pixels;
-  const uint to = (image * groups * oc_count + g * oc_count + p.m) * pixels + (p.c - image * pixels);
+  const uint to = (image * groups * oc_count + g * oc_count + p.m) * pixels +
+      (p.c - image * pixels);
   p.to = p.counts ? to : 0u;
   return p;
 }
@@ -125,7 +126,8 @@ float exactly(uint g, uint m, uint c) {
   const Column col = column_of(g, c);
   const uint count = ic_count * CONV_TAPS;
   float sum = 0.0;
-  for (uint k0 = gl_SubgroupInvocationID; k0 < count + gl_SubgroupInvocationID; k0 += 32u * TOGETHER) {
+  for (uint k0 = gl_SubgroupInvocationID; k0 < count + gl_SubgroupInvocationID;
+      k0 += 32u * TOGETHER) {
     float xs[TOGETHER], ws[TOGETHER];
     FOR(i, TOGETHER) {  // what does not count is loaded from element 0, so that no load waits
       const uint k = k0 + i * 32u, ic = k / CONV_TAPS, tap = k - ic * CONV_TAPS;

@@ -150,7 +150,8 @@ void stash(uint at, Chunk c) {
 void measure(Chunk c, inout float largest, inout uint least) {
   FOR(e, 4) {
     largest = max(largest, max(abs(c.lo[e]), abs(c.hi[e])));
-    least = min(least, min((floatBitsToUint(c.lo[e]) << 1) - 1u, (floatBitsToUint(c.hi[e]) << 1) - 1u));
+    least = min(least, min((floatBitsToUint(c.lo[e]) << 1) - 1u,
+        (floatBitsToUint(c.hi[e]) << 1) - 1u));
   }
 }
 

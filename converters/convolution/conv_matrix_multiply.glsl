@@ -1,22 +1,30 @@
-// The products of conv_matrix.comp, included in its main: the weight from memory into registers,
-// pixels from shared memory.
-//   FETCH_W(gw, t, s): the weight's fragments of step s of stage t, gw[s][PIECES][COUNT_M],
-//   FETCH_NEXT(gw, t, s), FETCH_NONE(gw, t, s): those of the stage behind t; none,
-//   COMPUTE(acc, gw, t, FETCH): adds the products of stage t to acc[COUNT_M][COUNT_N], and has
-//   FETCH fill gw[s] again once step s has it.
+// The products of conv_matrix.comp: the weight from memory into registers, pixels from shared
+// memory.
+//   fetch_weights(t, s): the weight's fragments of step s of stage t, fetch_next(t, s),
+//   fetch_none(t, s): those of the stage behind t; none, COMPUTE(acc, t, fetch): adds the products
+//   of stage t to acc[COUNT_M][COUNT_N], and calls `fetch` for a step once it has its weights.
+//   Macros where matrices are concerned: they stay variables of main.
 
-  const uint from = wk * STAGES * STAGE + wn * WN * LD;
-#define STAGE_AT(t) (from + (STAGES == 2 ? t & 1u : 0u) * STAGE)
-  tv_units pw = tv_units(packed_ptr) +
-                      ((g * m_lines + m0 / 16 + wm * COUNT_M) * LINE + wk * share * (KS * UNIT) + lane);
-#define FETCH_W(gw, t, s) FOR(p, PIECES) FOR(i, COUNT_M) \
-    gw[s][p][i] = pw[((t) * KS + (s)) * UNIT + i * LINE + p * 32].v;
-#define FETCH_NEXT(gw, t, s) FETCH_W(gw, t + 1u, s)
-#define FETCH_NONE(gw, t, s)
+uint from;    // where the subgroup's pixels begin in shared memory
+tv_units pw;  // this invocation's units of the weight
+uvec4 gw[KS][PIECES][COUNT_M];
 
-// Adds a step's products of fragments fa[PIECES][i] and fb[PIECES] to `total`: those of leading
-// pieces apart from the others, for the units cut what they add to large sums. Written out, so that
-// no driver has to find out which of several matrices in arrays a product is added to.
+void find_weights() {
+  from = wk * STAGES * STAGE + wn * WN * LD;
+  pw = tv_units(packed_ptr) +
+       ((g * m_lines + m0 / 16 + wm * COUNT_M) * LINE + wk * share * (KS * UNIT) + lane);
+}
+
+void fetch_weights(uint t, uint s) {
+  FOR(p, PIECES) FOR(i, COUNT_M) gw[s][p][i] = pw[(t * KS + s) * UNIT + i * LINE + p * 32].v;
+}
+void fetch_next(uint t, uint s) { fetch_weights(t + 1u, s); }
+void fetch_none(uint t, uint s) {}
+
+// Adds a step's products of fragments fa[PIECES][i] and fb[PIECES] to `total`. Products of leading
+// pieces are summed apart from the others, because matrix units truncate small terms that are added
+// to large sums. Written out, so that no driver has to find out which of several matrices in arrays
+// a product is added to.
 #define PRODUCT(fa, fb, i, p, q, sum) coopMatMulAdd(fa[p][i], fb[q], sum)
 #if PIECES == 1
 #define ADD_STEP(total, fa, fb, i) total = PRODUCT(fa, fb, i, 0, 0, total);
@@ -41,14 +49,15 @@
 #define UNSTEPPED(low) low
 #endif
 
-#define COMPUTE(acc, gw, t, FETCH)                                                              \
+#define STAGE_AT(t) (from + (STAGES == 2 ? (t) & 1u : 0u) * STAGE)
+#define COMPUTE(acc, t, fetch)                                                                  \
   FOR(s, KS) {                                                                                  \
     FragA fa[PIECES][COUNT_M];                                                                  \
     FOR(p, PIECES) FOR(i, COUNT_M) {                                                            \
       FRAGMENT(fa[p][i], gw[s][p][i], pw + (((t) * KS + s) * UNIT + i * LINE + p * 32) - lane,  \
                gl_CooperativeMatrixLayoutRowMajor)                                              \
     }                                                                                           \
-    FETCH(gw, t, s)                                                                             \
+    fetch(t, s);                                                                                \
     FOR(j, COUNT_N) {                                                                           \
       FragB fb[PIECES];                                                                         \
       FOR(p, PIECES) coopMatLoad(fb[p], sh, STAGE_AT(t) + p * PIECE + j * 16 * LD + s * 2, LD,  \

@@ -25,7 +25,8 @@ void main() {
   const uint lane = gl_SubgroupInvocationID, tile = tv_group() * 8 + gl_SubgroupID;
   const bool valid = tile < fragments;
   const uint line = tile / k_steps, g = line / m_lines;
-  const uint m = (line - g * m_lines) * 16 + lane / 2, k = (tile - line * k_steps) * 16 + lane % 2 * 8;
+  const uint m = (line - g * m_lines) * 16 + lane / 2,
+      k = (tile - line * k_steps) * 16 + lane % 2 * 8;
   float v[8];
   FOR(e, 8) {
     v[e] = 0.0;

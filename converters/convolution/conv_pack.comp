@@ -1,9 +1,9 @@
 // y[g][m][k] = the weight of output channel m of group g for step k, zero past the end, in fp32, on
 // CPU drivers (simd.glsl).
 //
-// TAPS_FIRST: k = tap * channels + ic, else k = ic * taps + tap. w: strides may be negative.
-// TAPS > 0: the window's elements and then the input channels are neighbours in w, in fp32, channels
-// go in runs of 2 LANES. A workgroup transposes such a run.
+// TAPS_FIRST: k = tap * channels + ic, else k = ic * taps + tap. w: strides may be negative. TAPS >
+// 0: the window's elements and then the input channels are neighbours in w, in fp32, channels go in
+// runs of 2 LANES. A workgroup transposes such a run.
 //   Grid: (channels / (2 LANES), oc_count, groups).
 // Else a workgroup writes RUNS times 2 LANES neighbours of a row, past its end the last ones again,
 // or, where rows are not WHOLE multiples of that, a row.

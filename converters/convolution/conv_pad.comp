@@ -1,6 +1,7 @@
 // y[z][c][rh][rw][h][w] = x[z][c][h * stride_h + rh - pad_h][w * stride_w + rw - pad_w], with DEPTH
-// y[z][c][rd][rh][rw][d][h][w] likewise, zero outside, between the elements of a spread out input, and for c >= ic_count: one plane for each
-// phase of the stride, so that every tap reads neighbours for neighbouring outputs.
+// y[z][c][rd][rh][rw][d][h][w] likewise, zero outside, between the elements of a spread out input,
+// and for c >= ic_count: one plane for each phase of the stride, so that every tap reads neighbours
+// for neighbouring outputs.
 //
 // x: any strides. Element (z, c, i) of y at (z * channels + c) * plane + i, i below `count` counts
 // pairs. Two elements an invocation, stored as one.

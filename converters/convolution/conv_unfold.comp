@@ -1,5 +1,5 @@
-// y[z][k][p] = what output pixel p reads for k = (ic, [kd,] kh, kw), zero where that is padding, and for
-// k >= k_count or p >= pixels: the matrix of a convolution with few input channels.
+// y[z][k][p] = what output pixel p reads for k = (ic, [kd,] kh, kw), zero where that is padding,
+// and for k >= k_count or p >= pixels: the matrix of a convolution with few input channels.
 //
 // x: any strides. y: row k of matrix z at (z * rows + k) * pitch; pitch is even. Two elements an
 // invocation, stored as one.
@@ -40,6 +40,7 @@ void main() {
   const uint kh = tap / k_w, kw = tap - kh * k_w;
   const uint base = z * x_z + ic * x_c;
   const bool in_rows = k < k_count;
-  const vec2 v = vec2(element(base, p, kd, kh, kw, in_rows), element(base, p + 1u, kd, kh, kw, in_rows));
+  const vec2 v = vec2(element(base, p, kd, kh, kw, in_rows),
+      element(base, p + 1u, kd, kh, kw, in_rows));
   conv_store2(y_ptr, (z * gl_NumWorkGroups.y + k) * pitch + p, v);
 }

@@ -1,5 +1,5 @@
-// Elements of a convolution's operands, less their zero points where they are integers that have any
-// (X_ZERO, W_ZERO; a kernel has one of the two, or both).
+// Elements of a convolution's operands, less their zero points where they are integers that have
+// any (X_ZERO, W_ZERO; a kernel has one of the two, or both).
 
 #ifdef X_ZERO
 float conv_x(uint at) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "converters/convolution/convolution_nodes.h"
+#include "converters/convolution/convolution_types.h"
 #include "converters/matmul/matmul.h"
 
 namespace tv {
@@ -166,6 +167,7 @@ const RegisterConverter convolution{{.op = "aten::convolution",
                                      .convert = convert,
                                      .reads_views = {"input", "weight"},
                                      .epilogue = true,
+                                     .types = types::any_convolution,
                                      .examples = examples}};
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "converters/matmul/matmul_simd.h"
+#include "converters/matmul/simd/matmul_simd.h"
 
 namespace tv {
 

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "converters/convolution/convolution_nodes.h"
+#include "converters/convolution/convolution_types.h"
 #include "converters/kit/matmul_nodes.h"
 #include "converters/kit/steps.h"
 
@@ -216,14 +217,17 @@ Converter entry(std::string op, bool transposed) {
 }
 
 const RegisterConverter convolutions{
-    entry("aten::_convolution", false),
-    entry("aten::conv1d", false),
-    entry("aten::conv2d", false),
-    entry("aten::conv3d", false),
-    entry("aten::conv_transpose1d", true),
-    entry("aten::conv_transpose2d.input", true),
-    entry("aten::conv_transpose3d.input", true),
-    {.op = "aten::convolution_backward", .unsupported = backward_refusal, .expand = backward},
+    typed(entry("aten::_convolution", false), types::any_convolution),
+    typed(entry("aten::conv1d", false), types::convolution(1, false)),
+    typed(entry("aten::conv2d", false), types::convolution(2, false)),
+    typed(entry("aten::conv3d", false), types::convolution(3, false)),
+    typed(entry("aten::conv_transpose1d", true), types::convolution(1, true)),
+    typed(entry("aten::conv_transpose2d.input", true), types::convolution(2, true)),
+    typed(entry("aten::conv_transpose3d.input", true), types::convolution(3, true)),
+    {.op = "aten::convolution_backward",
+     .unsupported = backward_refusal,
+     .expand = backward,
+     .types = types::convolution_backward},
 };
 
 }  // namespace

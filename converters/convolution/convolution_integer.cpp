@@ -1,10 +1,14 @@
 // tv::convolution_integer(input, weight, input_zero?, weight_zero?, stride, padding, dilation,
-// groups): a convolution of 8-bit integers less their zero points, in 32 bits that wrap. One zero
-// point of the input, one of the weight or one of each output channel. Made by multiply_integers.
+// groups, transposed?, output_padding?): a convolution of 8-bit integers less their zero points, in
+// 32 bits that wrap. One zero point of the input, one of the weight or one of each output channel.
+// tv::convolution_scaled(… scale, bias?): floats of the sums, scaled by one number or by one for
+// each output channel. Made by multiply_integers.
 
 #include <algorithm>
 
 #include "converters/convolution/convolution.h"
+#include "converters/convolution/convolution_nodes.h"
+#include "converters/convolution/convolution_types.h"
 
 namespace tv {
 namespace {
@@ -133,6 +137,7 @@ struct Example {
   DType dtype = DType::kU8, weight = DType::kI8;
   bool x_zero = true;
   int64_t w_zeros = 0;  ///< 0: none
+  bool transposed = false;
 };
 
 Graph example(const Example& e) {
@@ -144,6 +149,8 @@ Graph example(const Example& e) {
       .attr("padding", ints(e.pad))
       .attr("dilation", ints(std::vector<int64_t>(e.stride.size(), 1)))
       .attr("groups", integer(e.groups))
+      .attr("transposed", e.transposed)
+      .attr("output_padding", ints(std::vector<int64_t>(e.stride.size(), 0)))
       .output(DType::kI32, e.y)
       .graph();
 }
@@ -157,6 +164,7 @@ std::vector<Graph> examples() {
       {{1, 8, 9, 9}, {8, 1, 3, 3}, {1, 8, 9, 9}, {1, 1}, {1, 1}, 8},
       {{1, 8, 9, 9}, {12, 4, 3, 3}, {1, 12, 5, 5}, {2, 2}, {1, 1}, 2, kU8, kU8, false, 12},
       {{1, 3, 9}, {4, 3, 3}, {1, 4, 9}, {1}, {1}},
+      {{1, 6, 9, 9}, {6, 4, 3, 3}, {1, 8, 17, 17}, {2, 2}, {1, 1}, 2, kU8, kI8, true, 8, true},
       {{1, 3, 5, 5, 5}, {4, 3, 3, 3, 3}, {1, 4, 5, 5, 5}, {1, 1, 1}, {1, 1, 1}},
   };
   std::vector<Graph> graphs;
@@ -164,12 +172,57 @@ std::vector<Graph> examples() {
   return graphs;
 }
 
+/// As phases of a plain convolution where that can be, which takes weights without zero points.
+void expand_scaled(const NodeContext& c, Rewriter& rw) {
+  if (!c.node.has("weight_zero") && c.node.flag("transposed")) {
+    expand_phases(c, rw);
+    if (!rw.replacements().empty()) return;
+  }
+  const ScaledConv conv{.x = c.node.input("input"),
+                        .w = c.node.input("weight"),
+                        .x_zero = c.node.input("input_zero"),
+                        .w_zero = c.node.input("weight_zero"),
+                        .scale = c.node.input("scale"),
+                        .bias = c.node.input("bias")};
+  const ConvGeometry g =
+      conv_geometry_of(c, c.shape("weight").size() - 2, c.node.flag("transposed"));
+  rw.replace(0, scaled_conv_of(rw, conv, g, c.output().dtype, c.output().shape));
+}
+
+const RegisterConverter convolution_scaled{{.op = "tv::convolution_scaled",
+                                            .unsupported = unsupported,
+                                            .expand = expand_scaled,
+                                            .translates = true,
+                                            .types = types::integer_convolution}};
+
 const RegisterConverter convolution_integer{{.op = "tv::convolution_integer",
                                              .unsupported = unsupported,
                                              .convert = convert,
                                              .reads_views = {"input", "weight"},
                                              .epilogue = true,
+                                             .types = types::integer_convolution,
                                              .examples = examples}};
 
 }  // namespace
+
+ValueId scaled_conv_of(Rewriter& rw, const ScaledConv& conv, const ConvGeometry& g, DType dtype,
+                       const Shape& shape) {
+  const ValueId sums =
+      rw.add("tv::convolution_integer",
+             {tensor_arg("input", conv.x), tensor_arg("weight", conv.w),
+              tensor_arg("input_zero", conv.x_zero), tensor_arg("weight_zero", conv.w_zero),
+              attr_arg("stride", ints(g.stride)), attr_arg("padding", ints(g.padding)),
+              attr_arg("dilation", ints(g.dilation)), attr_arg("transposed", g.transposed),
+              attr_arg("output_padding", ints(g.output_padding)), attr_arg("groups", g.groups)},
+             DType::kI32, shape);
+  const auto along = [&](ValueId channels) {
+    Shape to(shape.size(), Expr(1));
+    to[1] = product(rw.graph().value(channels).shape);
+    return rw.reshape(channels, to);
+  };
+  ValueId y = rw.pointwise("mul", {rw.cast(sums, DType::kF32), along(conv.scale)}, DType::kF32);
+  if (conv.bias != kNoValue) y = rw.pointwise("add", {y, along(conv.bias)}, DType::kF32);
+  return rw.cast(y, dtype);
+}
+
 }  // namespace tv

@@ -22,6 +22,17 @@ ConvGeometry conv_geometry_of(const NodeContext& context, size_t rank, bool tran
 ValueId conv_of(Rewriter& rw, ValueId x, ValueId w, ValueId bias, const ConvGeometry& geometry,
                 DType dtype, Shape shape);
 
+/// Integers of 8 bits, and what makes floats of their sums: a scale for all output channels, or
+/// one for each, as the bias has; zero points and the bias may be kNoValue.
+struct ScaledConv {
+  ValueId x = kNoValue, w = kNoValue, x_zero = kNoValue, w_zero = kNoValue, scale = kNoValue,
+          bias = kNoValue;
+};
+
+/// tv::convolution_integer, scaled, with the bias added, rounded once to `dtype`.
+ValueId scaled_conv_of(Rewriter& rw, const ScaledConv& conv, const ConvGeometry& geometry,
+                       DType dtype, const Shape& shape);
+
 /// Elements start … start + length - 1 of a dimension: `value` itself where these are all.
 ValueId narrowed(Rewriter& rw, ValueId value, size_t dim, const Expr& start, const Expr& length);
 

@@ -76,7 +76,9 @@ class Phases {
         x_(c.node.input("input")),
         w_(c.node.input("weight")),
         bias_(c.node.input("bias")),
-        dtype_(c.dtype("input")),
+        scale_(c.node.input("scale")),
+        zero_(c.node.input("input_zero")),
+        dtype_(c.output().dtype),
         n_(c.shape("input")[0]),
         groups_(g.groups),
         ic_(floordiv(c.shape("weight")[0], g.groups)),
@@ -104,8 +106,9 @@ class Phases {
     const auto at = static_cast<int64_t>(4 + 2 * dim);
     Shape shape = rw_.graph().value(parts[0]).shape;
     shape[static_cast<size_t>(at)] = dims_[dim].phases();
+    const DType dtype = rw_.graph().value(parts[0]).dtype;
     return rw_.add("aten::cat", {tensor_list_arg("tensors", parts), attr_arg("dim", integer(at))},
-                   dtype_, std::move(shape));
+                   dtype, std::move(shape));
   }
 
   /// The convolution of one class of each dimension, [n][groups][oc][rows][phases]…
@@ -125,7 +128,7 @@ class Phases {
       split.emplace_back(chosen[i].count);
     }
     shape[1] = groups_ * phases * oc_;
-    ValueId y = conv_of(rw_, x_, weight_of(chosen), bias_of(phases), plain, dtype_, shape);
+    ValueId y = convolved(weight_of(chosen), phases, plain, shape);
     std::vector<int64_t> order{0, 1, static_cast<int64_t>(rank) + 2};
     split.push_back(oc_);
     for (size_t i = 0; i < rank; ++i) {
@@ -163,8 +166,8 @@ class Phases {
       shape.emplace_back(chosen[i].taps);
     }
     if (!flipped.empty()) {
-      w = rw_.add("aten::flip", {tensor_arg("self", w), attr_arg("dims", ints(flipped))}, dtype_,
-                  rw_.graph().value(w).shape);
+      w = rw_.add("aten::flip", {tensor_arg("self", w), attr_arg("dims", ints(flipped))},
+                  rw_.graph().value(w).dtype, rw_.graph().value(w).shape);
     }
     order.push_back(2);
     order.insert(order.end(), taps.begin(), taps.end());
@@ -172,14 +175,28 @@ class Phases {
     return rw_.reshape(rw_.permute(w, std::move(order)), std::move(shape));
   }
 
-  ValueId bias_of(const Expr& phases) {
-    if (bias_ == kNoValue) return kNoValue;
-    const ValueId rows = rw_.reshape(bias_, {groups_, Expr(1), oc_});
+  /// Numbers of output channels, for each phase.
+  ValueId of_phases(ValueId channels, const Expr& phases) {
+    if (channels == kNoValue) return kNoValue;
+    const ValueId rows = rw_.reshape(channels, {groups_, Expr(1), oc_});
     const ValueId all = rw_.add(
         "aten::expand",
         {tensor_arg("self", rows), attr_arg("size", std::vector<Expr>{groups_, phases, oc_})},
-        dtype_, {groups_, phases, oc_});
+        rw_.graph().value(rows).dtype, {groups_, phases, oc_});
     return rw_.reshape(all, {groups_ * phases * oc_});
+  }
+
+  ValueId convolved(ValueId w, const Expr& phases, const ConvGeometry& plain, const Shape& shape) {
+    const ValueId bias = of_phases(bias_, phases);
+    if (scale_ == kNoValue) return conv_of(rw_, x_, w, bias, plain, dtype_, shape);
+    const bool one = tv::product(rw_.graph().value(scale_).shape) == Expr(1);
+    return scaled_conv_of(rw_,
+                          {.x = x_,
+                           .w = w,
+                           .x_zero = zero_,
+                           .scale = one ? scale_ : of_phases(scale_, phases),
+                           .bias = bias},
+                          plain, dtype_, shape);
   }
 
   /// Zeros for the phases that have no taps.
@@ -199,14 +216,14 @@ class Phases {
     shape[dim] += zeros;
     return rw_.add("aten::constant_pad_nd",
                    {tensor_arg("self", v), attr_arg("pad", ints(pads)), attr_arg("value", 0.0)},
-                   dtype_, std::move(shape));
+                   rw_.graph().value(v).dtype, std::move(shape));
   }
 
  private:
   Rewriter& rw_;
   const ConvGeometry& g_;
   const std::vector<PhasedDim>& dims_;
-  ValueId x_, w_, bias_;
+  ValueId x_, w_, bias_, scale_, zero_;  ///< scale_: of integers
   DType dtype_;
   Expr n_, groups_, ic_, oc_;
 };

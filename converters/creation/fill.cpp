@@ -5,7 +5,9 @@
 
 #include <cmath>
 
+#include "converters/creation/creation_types.h"
 #include "converters/kit/pointwise_rules.h"
+#include "converters/kit/shape_types.h"
 #include "csrc/builder.h"
 #include "csrc/rewriter.h"
 
@@ -34,24 +36,26 @@ Converter constant(const char* op, const char* value) {
   return converter;
 }
 
-PointwiseRule number(const char* op, int value) {
+PointwiseRule number(const char* op, int value, TypeRule types = types::of_size) {
   return {.op = op,
           .function = "copy",
           .args = {},
           .compute = Compute::kOutput,
-          .choose = [value](const NodeContext&, PointwiseInstr& instr) {
-            instr.integers = {value};
-            return std::string("copy");
-          }};
+          .choose =
+              [value](const NodeContext&, PointwiseInstr& instr) {
+                instr.integers = {value};
+                return std::string("copy");
+              },
+          .types = std::move(types)};
 }
 
 struct RegisterConstants {
   RegisterConstants() {
     Registry& registry = Registry::instance();
-    registry.add(constant("aten::full", "fill_value"));
-    registry.add(constant("aten::full_like", "fill_value"));
-    registry.add(constant("aten::new_full", "fill_value"));
-    registry.add(constant("aten::scalar_tensor", "s"));
+    registry.add(typed(constant("aten::full", "fill_value"), types::of_size));
+    registry.add(typed(constant("aten::full_like", "fill_value"), types::kSame));
+    registry.add(typed(constant("aten::new_full", "fill_value"), types::of_size));
+    registry.add(typed(constant("aten::scalar_tensor", "s"), "-> []"));
     registry.add(constant("aten::fill.Scalar", "value"));
   }
 };
@@ -60,13 +64,13 @@ const RegisterConstants constants;
 // `empty` has no contents to speak of; zeros make every run give the same bits.
 const RegisterPointwise numbers({
     number("aten::zeros", 0),
-    number("aten::zeros_like", 0),
+    number("aten::zeros_like", 0, types::kSame),
     number("aten::new_zeros", 0),
     number("aten::ones", 1),
-    number("aten::ones_like", 1),
+    number("aten::ones_like", 1, types::kSame),
     number("aten::new_ones", 1),
     number("aten::empty.memory_format", 0),
-    number("aten::empty_like", 0),
+    number("aten::empty_like", 0, types::kSame),
     number("aten::new_empty", 0),
     number("aten::empty_strided", 0),
     number("aten::new_empty_strided", 0),
@@ -75,7 +79,8 @@ const RegisterPointwise numbers({
      .function = "cast",
      .args = {"value"},
      .compute = Compute::kSelf,
-     .number = "value"},
+     .number = "value",
+     .types = "self [*s], value [*v] -> [*s]"},  // the converter refuses dimensions
 });
 
 /// A start or step of arange: the attribute, or what torch takes where it is left out. torch rounds
@@ -126,13 +131,28 @@ void expand_linspace(const NodeContext& c, Rewriter& r) {
 }
 
 const RegisterConverter ranges({
-    {.op = "aten::arange", .unsupported = arange_refusal, .expand = expand_arange},
-    {.op = "aten::arange.start", .unsupported = arange_refusal, .expand = expand_arange},
-    {.op = "aten::arange.start_step", .unsupported = arange_refusal, .expand = expand_arange},
-    {.op = "prims::iota", .unsupported = arange_refusal, .expand = expand_arange},
-    {.op = "aten::eye", .expand = expand_eye},
-    {.op = "aten::eye.m", .expand = expand_eye},
-    {.op = "aten::linspace", .unsupported = linspace_refusal, .expand = expand_linspace},
+    {.op = "aten::arange",
+     .unsupported = arange_refusal,
+     .expand = expand_arange,
+     .types = "-> [.]"},
+    {.op = "aten::arange.start",
+     .unsupported = arange_refusal,
+     .expand = expand_arange,
+     .types = "-> [.]"},
+    {.op = "aten::arange.start_step",
+     .unsupported = arange_refusal,
+     .expand = expand_arange,
+     .types = "-> [.]"},
+    {.op = "prims::iota",
+     .unsupported = arange_refusal,
+     .expand = expand_arange,
+     .types = "-> [.]"},
+    {.op = "aten::eye", .expand = expand_eye, .types = types::eye},
+    {.op = "aten::eye.m", .expand = expand_eye, .types = types::eye},
+    {.op = "aten::linspace",
+     .unsupported = linspace_refusal,
+     .expand = expand_linspace,
+     .types = types::line},
 });
 
 /// A double as the sum of two floats.

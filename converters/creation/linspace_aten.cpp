@@ -1,6 +1,7 @@
 // linspace between tensors, and logspace: a number to the powers of a linspace. In float32 from the
 // nearer end, as torch does.
 
+#include "converters/creation/creation_types.h"
 #include "converters/kit/linspace.h"
 #include "converters/kit/steps.h"
 
@@ -26,21 +27,24 @@ std::string unsupported(const NodeContext& c) {
 }
 
 Converter linspace(const std::string& overload, Kind kind) {
-  return {.op = "aten::linspace." + overload,
-          .unsupported = unsupported,
-          .expand = [kind](const NodeContext& c, Rewriter& r) {
-            r.replace(0, r.cast(line(c, r, kind), c.output().dtype));
-          }};
+  return {
+      .op = "aten::linspace." + overload,
+      .unsupported = unsupported,
+      .expand = [kind](const NodeContext& c,
+                       Rewriter& r) { r.replace(0, r.cast(line(c, r, kind), c.output().dtype)); },
+      .types = types::line};
 }
 
 Converter logspace(const std::string& overload, Kind kind) {
   return {.op = "aten::logspace" + overload,
           .unsupported = unsupported,
-          .expand = [kind](const NodeContext& c, Rewriter& r) {
-            const ValueId power =
-                r.pointwise("rpow", {line(c, r, kind)}, DType::kF32, {c.node.number("base")});
-            r.replace(0, r.cast(power, c.output().dtype));
-          }};
+          .expand =
+              [kind](const NodeContext& c, Rewriter& r) {
+                const ValueId power =
+                    r.pointwise("rpow", {line(c, r, kind)}, DType::kF32, {c.node.number("base")});
+                r.replace(0, r.cast(power, c.output().dtype));
+              },
+          .types = types::line};
 }
 
 const RegisterConverter lines{

@@ -62,10 +62,11 @@ Tactic joined(const NodeContext& c, const Parts& parts) {
       share += parts.slabs[first + i];
       step.operands.push_back(src("x" + n, parts.inputs[first + i]));
       step.params.push_back(param("end" + n, share));
-      text += "PART(x" + n + "_load, end" + n + ") ";
+      const std::string begin = i == 0 ? "0u" : "end" + std::to_string(i - 1);
+      text += "PART(x" + n + "_load, " + begin + ", end" + n + ", o, at, to) ";
     }
     step.operands.push_back(dst("y", c.node.outputs[0]));
-    step.defines = {{"CAT_PARTS", text}};
+    step.defines = {{"CAT_PARTS(o, at, to)", text}};
     const Expr elements = parts.outer * share;
     for (Param p : {param("elements", elements), param("share", share), param("base", base),
                     param("out_slab", parts.out_slab)}) {
@@ -102,11 +103,45 @@ std::vector<Graph> examples(const std::string& op, bool stack) {
   return graphs;
 }
 
+void concatenated(NodeTypes& t) {
+  std::vector<Shape> shapes = t.shapes("tensors");
+  // PyTorch passes over those of shape [0].
+  std::erase_if(shapes, [](const Shape& s) { return s.size() == 1 && s[0] == Expr(0); });
+  if (shapes.empty()) {
+    t.want(!t.shapes("tensors").empty(), "wants tensors");
+    return t.gives({0});
+  }
+  Shape sum = shapes[0];
+  t.want(!sum.empty(), "a scalar has no dimensions");
+  const size_t dim =
+      static_cast<size_t>(t.wrap(t.integer("dim", 0), static_cast<int64_t>(sum.size())));
+  for (size_t i = 1; i < shapes.size(); ++i) {
+    t.want(shapes[i].size() == sum.size(), "tensors of different ranks");
+    for (size_t d = 0; d < sum.size(); ++d) {
+      if (d != dim) t.equal(shapes[i][d], sum[d], "a size of tensor " + std::to_string(i));
+    }
+    sum[dim] += shapes[i][dim];
+  }
+  t.gives(sum);
+}
+
+void stacked(NodeTypes& t) {
+  const std::vector<Shape> shapes = t.shapes("tensors");
+  t.want(!shapes.empty(), "wants tensors");
+  for (const Shape& shape : shapes) t.equal(shape, shapes[0], "a tensor");
+  Shape made = shapes[0];
+  const int64_t dim = t.wrap(t.integer("dim", 0), static_cast<int64_t>(made.size()) + 1);
+  made.insert(made.begin() + dim, Expr(static_cast<int64_t>(shapes.size())));
+  t.gives(made);
+}
+
 Converter joiner(std::string op, bool stack) {
   return {.op = op,
           .convert = [stack](const NodeContext& c, Builder& b) { convert(c, b, stack); },
           .reads_views = {"*"},
           .epilogue = true,
+          .moves = Moves::kJoins,
+          .types = TypeRule(stack ? stacked : concatenated),
           .examples = [op, stack] { return examples(op, stack); }};
 }
 

@@ -1,7 +1,11 @@
 // Operators that move elements by a rule per dimension: pad, flip, roll, repeat.
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
+#include "converters/data_movement/pad_types.h"
+#include "converters/kit/shape_types.h"
 #include "converters/kit/steps.h"
 
 namespace tv {
@@ -11,8 +15,18 @@ namespace {
 struct AxisMap {
   std::string map;
   std::vector<Expr> shifts;
-  bool constant = false;  ///< outside of the source the value is the argument `value`
+  bool constant = false;  ///< outside of the source is the argument `value`, a number or a tensor
 };
+
+void add_fill(const NodeContext& c, Step& step) {
+  const bool is_tensor = c.node.arg("value").is_tensor;
+  step.defines.emplace_back("FILL", is_tensor ? "fill_load(0u)" : "fill");
+  if (is_tensor) {
+    step.operands.push_back(src("fill", c.node.input("value")));
+  } else {
+    step.params.push_back(fill_param("fill", c.node, "value", c.dtype("self")));
+  }
+}
 
 void emit(const NodeContext& c, Builder& b, const AxisMap& axes_map) {
   const Shape& out = c.output().shape;
@@ -28,17 +42,16 @@ void emit(const NodeContext& c, Builder& b, const AxisMap& axes_map) {
     step.params.push_back(param("stride" + n, x.strides[i - lead]));
     step.params.push_back(
         {.name = "shift" + n, .value = axes_map.shifts.at(i), .number = DType::kI32});
-    axes += (last ? "LAST_AXIS(" : "AXIS(out_n" + n + ", ") + "in_n" + n + ", shift" + n +
-            ", stride" + n + ") ";
+    axes += (last ? "last_axis(place, " : "axis(place, out_n" + n + ", ") + "in_n" + n + ", shift" +
+            n + ", stride" + n + "); ";
   }
   step.operands = {src("x", x.value), dst("y", c.node.outputs[0])};
   step.defines = {{"MAP", axes_map.map},
                   {"CONSTANT", axes_map.constant ? "1" : "0"},
-                  {"AXES", axes},
+                  {"AXES(place)", axes},
                   x.accessor("x")};
   step.params.push_back(param("elements", product(out)));
-  if (axes_map.constant)
-    step.params.push_back(fill_param("fill", c.node, "value", c.dtype("self")));
+  if (axes_map.constant) add_fill(c, step);
   emit_flat(b, std::move(step), product(out));
 }
 
@@ -77,14 +90,15 @@ Expr within(const Expr& shift, const Expr& size) {
 /// Without dimensions: in row-major order over the whole tensor.
 void roll_flat(const NodeContext& c, Builder& b, const Expr& shift) {
   const Expr elements = product(c.output().shape);
-  Step step{.kernel = "pad_flip_roll",
-            .defines = {{"MAP", "WRAP"},
-                        {"CONSTANT", "0"},
-                        {"AXES", "LAST_AXIS(elements, shift, 1u)"},
-                        {"x_element(i)", "x_load(i)"}},
-            .operands = {src("x", c.node.input("self")), dst("y", c.node.outputs[0])},
-            .params = {param("elements", elements),
-                       {.name = "shift", .value = within(shift, elements), .number = DType::kI32}}};
+  Step step{
+      .kernel = "pad_flip_roll",
+      .defines = {{"MAP", "WRAP"},
+                  {"CONSTANT", "0"},
+                  {"AXES(place)", "last_axis(place, elements, shift0, 1u);"},
+                  {"x_element(i)", "x_load(i)"}},
+      .operands = {src("x", c.node.input("self")), dst("y", c.node.outputs[0])},
+      .params = {param("elements", elements),
+                 {.name = "shift0", .value = within(shift, elements), .number = DType::kI32}}};
   emit_flat(b, std::move(step), elements);
 }
 
@@ -120,7 +134,55 @@ decltype(Converter::examples) examples(const std::string& op, const Shape& out,
   };
 }
 
-Converter mover(std::string op, decltype(Converter::convert) convert,
+std::vector<Graph> tensor_pad_examples() {
+  std::vector<Graph> graphs;
+  for (const auto& [dtype, value] :
+       {std::pair{DType::kF32, DType::kF32}, {DType::kU8, DType::kU8}, {DType::kI8, DType::kI64}}) {
+    graphs.push_back(ExampleGraph("tv::constant_pad")
+                         .input("self", dtype, {5, 3, 7})
+                         .input("value", value, {1})
+                         .attr("pad", ints({1, 2, 1, 1}))
+                         .output(dtype, {5, 5, 10})
+                         .graph());
+  }
+  return graphs;
+}
+
+std::string tensor_pad_refusal(const NodeContext& c) {
+  const bool alike = is_float(c.dtype("self")) == is_float(c.dtype("value"));
+  return alike && product(c.shape("value")) == Expr(1)
+             ? ""
+             : "[" + c.node.op + "] the value is not one number of the kind of the elements";
+}
+
+std::vector<Graph> roll_examples() {
+  std::vector<Graph> graphs;
+  for (const auto& [shifts, dims] :
+       {std::pair{ints({2, -1}), ints({0, 2})}, {ints({8}), ints({})}}) {
+    std::ranges::move(examples("aten::roll", {5, 3, 7}, {{"shifts", shifts}, {"dims", dims}})(),
+                      std::back_inserter(graphs));
+  }
+  return graphs;
+}
+
+void repeated(NodeTypes& t) {
+  Shape shape = t.shape("self");
+  const std::vector<Expr> repeats = t.node().exprs("repeats");
+  t.want(repeats.size() >= shape.size(), "has fewer repeats than dimensions");
+  shape.insert(shape.begin(), repeats.size() - shape.size(), Expr(1));
+  for (size_t i = 0; i < shape.size(); ++i) {
+    t.at_least(repeats[i], 0, "a repeat");
+    shape[i] *= repeats[i];
+  }
+  t.gives(shape);
+}
+
+void equal_counts(NodeTypes& t) {
+  const size_t shifts = t.node().exprs("shifts").size(), dims = t.node().exprs("dims").size();
+  t.want(shifts == dims || (dims == 0 && shifts == 1), "wants as many shifts as dims");
+}
+
+Converter mover(std::string op, Moves moves, decltype(Converter::convert) convert,
                 decltype(Converter::examples) examples,
                 decltype(Converter::unsupported) refuse = {}) {
   return {.op = std::move(op),
@@ -128,6 +190,7 @@ Converter mover(std::string op, decltype(Converter::convert) convert,
           .convert = std::move(convert),
           .reads_views = {"self"},
           .epilogue = true,
+          .moves = moves,
           .examples = std::move(examples)};
 }
 
@@ -138,18 +201,31 @@ Converter edge(const std::string& op, const std::string& map, int dims) {
   Shape out = in;
   out.back() += 3;
   if (dims > 1) out[out.size() - 2] += 2;
-  return mover(op, edge_pad(map), examples(op, out, {{"padding", ints(pads)}}, in));
+  return typed(
+      mover(op, Moves::kPicks, edge_pad(map), examples(op, out, {{"padding", ints(pads)}}, in)),
+      types::edge_pad(static_cast<size_t>(dims), map == "REFLECT"));
 }
 
 const RegisterConverter movers{
-    mover("aten::constant_pad_nd", constant_pad,
-          examples("aten::constant_pad_nd", {5, 5, 10},
-                   {{"pad", ints({1, 2, 1, 1})}, {"value", 1.5}}),
-          [](const NodeContext& c) { return fill_unsupported(c.node, "value", c.dtype("self")); }),
-    mover("aten::flip", flip, examples("aten::flip", {5, 3, 7}, {{"dims", ints({0, 2})}})),
-    mover("aten::roll", roll,
-          examples("aten::roll", {5, 3, 7}, {{"shifts", ints({2, -1})}, {"dims", ints({0, 2})}})),
-    mover("aten::repeat", repeat, examples("aten::repeat", {2, 10, 3, 14}, {})),
+    typed(mover("aten::constant_pad_nd", Moves::kPads, constant_pad,
+                examples("aten::constant_pad_nd", {5, 5, 10},
+                         {{"pad", ints({1, 2, 1, 1})}, {"value", 1.5}}),
+                [](const NodeContext& c) {
+                  return fill_unsupported(c.node, "value", c.dtype("self"));
+                }),
+          types::padded_constant),
+    // constant_pad_nd(self, pad, value) whose value is a tensor of one element.
+    typed(mover("tv::constant_pad", Moves::kPads, constant_pad, tensor_pad_examples,
+                tensor_pad_refusal),
+          types::padded_constant),
+    typed(mover("aten::flip", Moves::kPicks, flip,
+                examples("aten::flip", {5, 3, 7}, {{"dims", ints({0, 2})}})),
+          types::kSame),
+    typed(mover("aten::roll", Moves::kPicks, roll, roll_examples),
+          TypeRule(types::kSame) & equal_counts),
+    typed(mover("aten::repeat", Moves::kSpreads, repeat,
+                examples("aten::repeat", {2, 10, 3, 14}, {})),
+          repeated),
     edge("aten::reflection_pad1d", "REFLECT", 1),
     edge("aten::reflection_pad2d", "REFLECT", 2),
     edge("aten::replication_pad1d", "CLAMP_PAD", 1),

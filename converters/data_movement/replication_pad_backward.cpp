@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "converters/data_movement/pad_types.h"
 #include "converters/kit/steps.h"
 
 namespace tv {
@@ -107,7 +108,8 @@ void expand(const NodeContext& c, Rewriter& r, int64_t rank) {
 Converter edges(const std::string& op, int64_t rank) {
   return {.op = op,
           .unsupported = [rank](const NodeContext& c) { return refusal(c, rank); },
-          .expand = [rank](const NodeContext& c, Rewriter& r) { expand(c, r, rank); }};
+          .expand = [rank](const NodeContext& c, Rewriter& r) { expand(c, r, rank); },
+          .types = types::edge_pad_backward(static_cast<size_t>(rank))};
 }
 
 const RegisterConverter gradients{edges("aten::replication_pad1d_backward", 1),

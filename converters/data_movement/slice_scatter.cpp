@@ -2,6 +2,8 @@
 
 #include "converters/kit/steps.h"
 #include "converters/kit/view_strides.h"
+#include "converters/kit/view_types.h"
+#include "csrc/rewriter.h"
 
 namespace tv {
 namespace {
@@ -34,6 +36,18 @@ void convert(const NodeContext& c, Builder& b) {
   emit_flat(b, std::move(step), elements);
 }
 
+/// A part of another type is cast as a copy would.
+void cast_part(const NodeContext& c, Rewriter& r) {
+  const DType dtype = c.output().dtype;
+  const ValueId part = c.node.input("src");
+  if (c.graph.value(part).dtype == dtype) return;
+  std::vector<Arg> args = c.node.args;
+  for (Arg& arg : args) {
+    if (arg.name == "src") arg = tensor_arg("src", r.cast(part, dtype));
+  }
+  r.replace(0, r.add(c.node.op, std::move(args), dtype, c.output().shape));
+}
+
 ExampleGraph scattered(const std::string& op, DType dtype, Shape part) {
   ExampleGraph g(op);
   g.input("self", dtype, {5, 11, 7}).input("src", dtype, std::move(part)).attr("dim", integer(1));
@@ -59,17 +73,21 @@ std::vector<Graph> select_examples() {
 
 const RegisterConverter scatters{{.op = "aten::slice_scatter",
                                   .unsupported = unsupported_start,
+                                  .expand = cast_part,
                                   .convert = convert,
                                   .reads_views = {"*"},
                                   .epilogue = true,
                                   .keeps_float32 = true,
+                                  .types = types::slice_put(),
                                   .examples = slice_examples},
                                  {.op = "aten::select_scatter",
                                   .unsupported = unsupported_start,
+                                  .expand = cast_part,
                                   .convert = convert,
                                   .reads_views = {"*"},
                                   .epilogue = true,
                                   .keeps_float32 = true,
+                                  .types = types::selected_put(),
                                   .examples = select_examples}};
 
 }  // namespace

@@ -1,5 +1,6 @@
 // triu and tril.
 
+#include "converters/kit/shape_types.h"
 #include "converters/kit/steps.h"
 
 namespace tv {
@@ -40,6 +41,7 @@ Converter tril_triu(std::string op, bool lower) {
           .reads_views = {"self"},
           .prologue_arg = "self",
           .epilogue = true,
+          .types = types::kSame,
           .examples = examples};
 }
 

@@ -4,9 +4,8 @@
 // ORDER: 0 (how many differ), 1, 2, 3 (the largest: p infinite), 4 (any p). One distance an
 // invocation.
 
-void main() {
-  const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
-  if (id >= elements) return;
+/// Offsets of the two rows whose distance is number id.
+uvec2 rows_of(uint id) {
 #if ROWS
   // Pair number id of the upper triangle: the first row by the root of a quadratic, then corrected.
   const float n = float(rows1) - 0.5;
@@ -15,33 +14,43 @@ void main() {
   if (i > 0u && i * (2u * rows1 - i - 1u) / 2u > id) --i;
   if ((i + 1u) * (2u * rows1 - i - 2u) / 2u <= id) ++i;
   const uint j = id - i * (2u * rows1 - i - 1u) / 2u + i + 1u;
-  const uint a = i * columns, b = j * columns;
+  return uvec2(i, j) * columns;
 #else
   const uint j = id % rows2, line = id / rows2;
-  const uint a = line * columns, b = ((line / rows1) * rows2 + j) * columns;
+  return uvec2(line, (line / rows1) * rows2 + j) * columns;
 #endif
+}
+
+/// `sum` with the distance d of two elements.
+float joined(float sum, float d) {
+#if ORDER == 0
+  return sum + (tv_isnan(d) ? d : d != 0.0 ? 1.0 : 0.0);
+#elif ORDER == 1
+  return sum + d;
+#elif ORDER == 2
+  return sum + d * d;
+#elif ORDER == 3
+  // torch's pdist hands a nan on, its cdist passes over it.
+#if ROWS
+  return tv_max(sum, d);
+#else
+  return d > sum ? d : sum;
+#endif
+#else
+  return sum + tv_pow(d, order);
+#endif
+}
+
+void main() {
+  const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
+  if (id >= elements) return;
+  const uvec2 at = rows_of(id);
   float sum = 0.0;
   for (uint k = 0u; k < columns; ++k) {
 #if ROWS
-    const float d = abs(x1_load(a + k) - x1_load(b + k));
+    sum = joined(sum, abs(x1_load(at.x + k) - x1_load(at.y + k)));
 #else
-    const float d = abs(x1_load(a + k) - x2_load(b + k));
-#endif
-#if ORDER == 0
-    sum += tv_isnan(d) ? d : d != 0.0 ? 1.0 : 0.0;
-#elif ORDER == 1
-    sum += d;
-#elif ORDER == 2
-    sum += d * d;
-#elif ORDER == 3
-    // torch's pdist hands a nan on, its cdist passes over it.
-#if ROWS
-    sum = tv_max(sum, d);
-#else
-    sum = d > sum ? d : sum;
-#endif
-#else
-    sum += tv_pow(d, order);
+    sum = joined(sum, abs(x1_load(at.x + k) - x2_load(at.y + k)));
 #endif
   }
 #if ORDER == 2

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "converters/distance/distance_types.h"
 #include "converters/kit/steps.h"
 #include "csrc/rewriter.h"
 
@@ -82,11 +83,13 @@ const RegisterConverter distances{
      .expand = spread_batches,
      .convert = [](const NodeContext& c, Builder& b) { convert(c, b, false); },
      .epilogue = true,
+     .types = types::distances,
      .examples = [] { return examples(false); }},
     {.op = "aten::_pdist_forward",
      .unsupported = [](const NodeContext& c) { return unsupported(c, "self"); },
      .convert = [](const NodeContext& c, Builder& b) { convert(c, b, true); },
      .epilogue = true,
+     .types = types::distances_of_pairs,
      .examples = [] { return examples(true); }},
 };
 

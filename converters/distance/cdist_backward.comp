@@ -1,6 +1,7 @@
-// The gradient of cdist.comp by the rows of x1: y[b, i, k] = the sum over j of g[b, i, j] times
-// the derivative of the distance d[b, i, j] by x1[b, i, k]. With ROWS the pairs are those of one list,
-// each row as the first and as the second of its pairs. Where the distance is 0 so is the derivative.
+// The gradient of cdist.comp by the rows of x1: y[b, i, k] = the sum over j of g[b, i, j] times the
+// derivative of the distance d[b, i, j] by x1[b, i, k]. With ROWS the pairs are those of one list,
+// each row as the first and as the second of its pairs. Where the distance is 0 so is the
+// derivative.
 //
 // ORDER as there, and 5 for any p below 2. One element an invocation.
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "converters/distance/distance_types.h"
 #include "converters/kit/steps.h"
 #include "csrc/rewriter.h"
 
@@ -91,11 +92,13 @@ const RegisterConverter gradients{
      .expand = spread_batches,
      .convert = [](const NodeContext& c, Builder& b) { convert(c, b, false); },
      .epilogue = true,
+     .types = types::distances,
      .examples = [] { return examples(false); }},
     {.op = "aten::_pdist_backward",
      .unsupported = [](const NodeContext& c) { return unsupported(c, "self", "self"); },
      .convert = [](const NodeContext& c, Builder& b) { convert(c, b, true); },
      .epilogue = true,
+     .types = types::distances_of_pairs,
      .examples = [] { return examples(true); }},
 };
 

@@ -1,5 +1,6 @@
-// Complex numbers as pairs, and the discrete Fourier transforms of a few of them, for the fft kernels.
-// The kernel's operand w holds exp(-2 pi i k / n) for k < n; FORWARD says the sign of the exponent.
+// Complex numbers as pairs, and the discrete Fourier transforms of a few of them, for the fft
+// kernels. The kernel's operand w holds exp(-2 pi i k / n) for k < n; FORWARD says the sign of the
+// exponent.
 
 vec2 tv_cmul(vec2 a, vec2 b) {
   return vec2(fma(a.x, b.x, -a.y * b.y), fma(a.x, b.y, a.y * b.x));

@@ -107,8 +107,16 @@ std::string unsupported(const NodeContext& c) {
   return "";
 }
 
+void types(NodeTypes& t) {
+  const int64_t rank = t.rank("self");
+  for (const Expr& dim : t.node().exprs("dim")) t.wrap(dim.constant().value_or(0), rank);
+  if (!t.has_result(0)) return;
+  t.want(static_cast<int64_t>(t.result().size()) == rank, "the result has another rank");
+}
+
 Converter transform(std::string op, decltype(Converter::expand) expand) {
-  return {.op = std::move(op), .unsupported = unsupported, .expand = std::move(expand)};
+  return {
+      .op = std::move(op), .unsupported = unsupported, .expand = std::move(expand), .types = types};
 }
 
 const RegisterConverter transforms{

@@ -1,9 +1,9 @@
 // The pointwise parts of Bluestein's transform (1970) of n elements as a convolution of `size`, a
 // power of two >= 2 n - 1. c: exp(-pi i k^2 / n), lines as in fft_line.glsl.
 //
-// STAGE 0: y[k] = the conjugates of c, k counted from either end, divided by size. 1: y = x · c, then
-// zeros. 2: y = x · f, f one line. 3: y = x · c, cut off at n. A backward transform is the conjugate
-// of a forward one of conjugates. One complex number an invocation.
+// STAGE 0: y[k] = the conjugates of c, k counted from either end, divided by size. 1: y = x · c,
+// then zeros. 2: y = x · f, f one line. 3: y = x · c, cut off at n. A backward transform is the
+// conjugate of a forward one of conjugates. One complex number an invocation.
 
 #include "fft_line.glsl"
 

@@ -1,7 +1,8 @@
-// The ends of a transform's lines: x and y are [outer, n_in or n_out, inner], of complex numbers (two
-// floats each), real ones, or, x, the first half of a Hermitian line of n.
+// The ends of a transform's lines: x and y are [outer, n_in or n_out, inner], of complex numbers
+// (two floats each), real ones, or, x, the first half of a Hermitian line of n.
 //
-// IN, OUT: 0 real, 1 complex, 2 half, 3 nothing. NORM: 0 none, 1 divides by the square root of `count`, 2 by count.
+// IN, OUT: 0 real, 1 complex, 2 half, 3 nothing. NORM: 0 none, 1 divides by the square root of
+// `count`, 2 by count.
 
 #if IN != 3
 /// Element i of line (o, in_).

@@ -1,5 +1,5 @@
-// Transforms of N elements in shared memory, LINES a workgroup, all passes (PASSES) at once. Lines as
-// in fft_line.glsl, `lines` of them: outer · inner, the inner number fastest. N = n.
+// Transforms of N elements in shared memory, LINES a workgroup, all passes (PASSES) at once. Lines
+// as in fft_line.glsl, `lines` of them: outer · inner, the inner number fastest. N = n.
 
 #include "fft.glsl"
 #include "fft_line.glsl"
@@ -8,7 +8,7 @@ shared vec2 held_[2][LINES * N];
 
 // Butterflies of R elements where DONE are joined, from half FROM of the memory to half TO.
 #define PASS(R, DONE, FROM, TO)                                                     \
-  for (uint e = t; e < LINES * (N / R); e += LOCAL_X) {                             \
+  for (uint e = gl_LocalInvocationID.x; e < LINES * (N / R); e += LOCAL_X) {        \
     const uint l = e / (N / R), j = e - l * (N / R), k = j % DONE;                  \
     vec2 v[R];                                                                      \
     for (uint q = 0u; q < R; ++q) v[q] = held_[FROM][l * N + j + q * (N / R)];      \

@@ -1,6 +1,7 @@
 // y[b, k] = sum, mean or largest (MODE 0, 1, 2) of weight[i, k] over bag b's indices i, which are
-// indices[offsets[b]] … indices[offsets[b + 1] - 1], the last bag's up to the end. `padding` takes
-// no part; WEIGHTED multiplies each row by its sample's weight. One element an invocation.
+// indices[offsets[b]] … indices[offsets[b + 1] - 1], the last bag's up to the end. With PADDED
+// `padding` takes no part; WEIGHTED multiplies each row by its sample's weight. One element an
+// invocation.
 
 uint place(int64_t offset) { return tv_place(offset, entries + 1u); }
 
@@ -16,7 +17,7 @@ void main() {
   uint count = 0u;
   for (uint k = first; k < last; ++k) {
     const int64_t wanted = int64_t(indices_load(k));
-    if (wanted == int64_t(padding)) continue;
+    if (bool(PADDED) && wanted == int64_t(padding)) continue;
     const uint row = tv_place(wanted, rows);
     float v = weight_load(row * columns + column);
 #if WEIGHTED

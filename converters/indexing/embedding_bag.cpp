@@ -14,7 +14,8 @@ void convert(const NodeContext& c, Builder& b) {
   Step step{
       .kernel = "embedding_bag",
       .defines = {{"MODE", std::to_string(c.node.integer("mode"))},
-                  {"WEIGHTED", weighted ? "1" : "0"}},
+                  {"WEIGHTED", weighted ? "1" : "0"},
+                  {"PADDED", flag(!(c.node.expr("padding_idx") == Expr(-1)))}},
       .operands = {src("weight", c.node.input("weight")), src("indices", c.node.input("indices")),
                    src("offsets", c.node.input("offsets")), dst("y", c.node.outputs[0])},
       .params = {param("elements", elements),
@@ -84,6 +85,13 @@ std::vector<Graph> examples(const std::string& op) {
   return graphs;
 }
 
+void check_bags(NodeTypes& t) {
+  const bool ends = t.node().flag("include_last_offset");
+  const Shape offsets = t.shape("offsets");
+  if (ends) t.at_least(offsets[0], 1, "the number of offsets");
+  t.gives({offsets[0] - (ends ? 1 : 0), t.shape("weight")[1]});
+}
+
 Converter bag(std::string op) {
   return {.op = op,
           .unsupported = unsupported,
@@ -93,8 +101,13 @@ Converter bag(std::string op) {
           .examples = [op] { return examples(op); }};
 }
 
-const RegisterConverter bags{bag("tv::embedding_bag"), bag("aten::_embedding_bag"),
-                             bag("aten::_embedding_bag_forward_only")};
+const TypeRule types = TypeRule(
+                           "weight [. e], indices i[n], offsets i[.], per_sample_weights [n] -> "
+                           "[. e], [.], [.], [*{1,2}]") &
+                       check_bags;
+
+const RegisterConverter bags{bag("tv::embedding_bag"), typed(bag("aten::_embedding_bag"), types),
+                             typed(bag("aten::_embedding_bag_forward_only"), types)};
 
 }  // namespace
 }  // namespace tv

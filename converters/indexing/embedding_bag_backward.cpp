@@ -1,5 +1,6 @@
 // Gradients of embedding_bag: those of the rows that the indices name, added up as embedding's are.
 
+#include "converters/indexing/indexing_types.h"
 #include "converters/kit/steps.h"
 #include "csrc/rewriter.h"
 
@@ -99,19 +100,33 @@ void backward_of_weights(const NodeContext& c, Rewriter& r) {
             {tensor_arg("self", r.pointwise("mul", {grads, rows}, DType::kF32)),
              attr_arg("dim", std::vector<Expr>{Expr(1)}), attr_arg("keepdim", false)},
             DType::kF32, c.output().shape);
-  const auto padding = static_cast<double>(c.node.integer("padding_idx"));
-  const ValueId counts = r.pointwise("ne", {indices}, DType::kBool, {padding});
+  const int64_t padding = c.node.integer("padding_idx");
+  if (padding == -1) {  // none
+    r.replace(0, r.cast(sum, c.output().dtype));
+    return;
+  }
+  const ValueId counts = r.pointwise("ne", {indices}, DType::kBool, {static_cast<double>(padding)});
   const ValueId zero = r.add("aten::full", {attr_arg("size", Shape{}), attr_arg("fill_value", 0.0)},
                              DType::kF32, {});
   r.replace(0, r.cast(r.pointwise("where", {counts, sum, zero}, DType::kF32), c.output().dtype));
 }
 
 const RegisterConverter gradients{
-    {.op = "aten::_embedding_bag_backward", .unsupported = unsupported, .expand = backward},
-    {.op = "aten::_embedding_bag_dense_backward", .unsupported = unsupported, .expand = backward},
+    {.op = "aten::_embedding_bag_backward",
+     .unsupported = unsupported,
+     .expand = backward,
+     .types =
+         types::of_table("grad [b e], indices i[n], offsets i[.], offset2bag i[.], bag_size i[.], "
+                         "maximum_indices i[*], per_sample_weights [n] -> [. e]")},
+    {.op = "aten::_embedding_bag_dense_backward",
+     .unsupported = unsupported,
+     .expand = backward,
+     .types = types::of_table("grad [b e], indices i[n], offset2bag i[n], bag_size i[.], "
+                              "maximum_indices i[*], per_sample_weights [n] -> [. e]")},
     {.op = "aten::_embedding_bag_per_sample_weights_backward",
      .unsupported = [](const NodeContext& c) { return floats_only(c, "weight"); },
-     .expand = backward_of_weights},
+     .expand = backward_of_weights,
+     .types = "grad [b e], weight [. e], indices i[n], offsets i[.], offset2bag i[n] -> [n]"},
 };
 
 }  // namespace

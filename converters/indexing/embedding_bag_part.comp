@@ -1,7 +1,7 @@
 // What embedding_bag leaves for its gradient. PART 0: y[k] = the bag of index k, one of `bags`; 1:
-// y[b] = how many of bag b's indices count (`padding` does not); 2: y[b, k] = the index of the row
-// whose element k is the largest of bag b, 0 of an empty one. Bags as in embedding_bag.comp. One
-// result an invocation.
+// y[b] = how many of bag b's indices count (with PADDED `padding` does not); 2: y[b, k] = the index
+// of the row whose element k is the largest of bag b, 0 of an empty one. Bags as in
+// embedding_bag.comp. One result an invocation.
 
 uint place(int64_t offset) { return tv_place(offset, entries + 1u); }
 
@@ -26,7 +26,7 @@ void main() {
   float largest = 0.0;
   for (uint k = first; k < last; ++k) {
     const int64_t wanted = int64_t(indices_load(k));
-    if (wanted == int64_t(padding)) continue;
+    if (bool(PADDED) && wanted == int64_t(padding)) continue;
 #if PART == 2
     const int64_t row = int64_t(tv_place(wanted, rows));
     const float v = weight_load(uint(row) * columns + column);

@@ -14,7 +14,8 @@ void convert(const NodeContext& c, Builder& b) {
   const Expr elements = product(out), entries = product(c.shape("indices"));
   Step step{
       .kernel = "embedding_bag_part",
-      .defines = {{"PART", std::to_string(part)}},
+      .defines = {{"PART", std::to_string(part)},
+                  {"PADDED", flag(!(c.node.expr("padding_idx") == Expr(-1)))}},
       .operands = {src("offsets", c.node.input("offsets")), dst("y", c.node.outputs[0])},
       .params = {param("elements", elements),
                  param("entries", entries),

@@ -43,8 +43,10 @@ std::string unsupported(const NodeContext& c) {
   return floats_only(c, "self");
 }
 
-const RegisterConverter renorms{
-    {.op = "aten::embedding_renorm", .unsupported = unsupported, .expand = renorm}};
+const RegisterConverter renorms{{.op = "aten::embedding_renorm",
+                                 .unsupported = unsupported,
+                                 .expand = renorm,
+                                 .types = "self [v e], indices i[*] -> [v e]"}};
 
 }  // namespace
 }  // namespace tv

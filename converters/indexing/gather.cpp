@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "converters/indexing/index_placement.h"
+#include "converters/indexing/indexing_types.h"
 #include "converters/kit/scalar_dims.h"
 #include "csrc/graph/strided.h"
 
@@ -61,7 +62,8 @@ void index(const NodeContext& c, Builder& b) {
     step.operands.push_back(src("i" + n, id));
     step.params.push_back(param("size" + n, x.shape.at(p.indexed[k])));
     step.params.push_back(param("stride" + n, x.strides.at(p.indexed[k])));
-    picks += "PICK(i" + n + "_raw, i" + n + "_offset, size" + n + ", stride" + n + ") ";
+    picks += (k == 0 ? "pick(int64_t(i" : " + pick(int64_t(i") + n + "_raw(i" + n +
+             "_offset)), size" + n + ", stride" + n + ")";
   }
   step.params.push_back(param("elements", product(out)));
   step.defines = {{"INDEX_PICKS", picks}, {"PLACE", place_function(c)}};
@@ -101,6 +103,7 @@ Converter indexing(std::string op) {
           .convert = index,
           .reads_views = {"*"},
           .epilogue = true,
+          .types = types::index,
           .examples = index_examples,
           .notes = "an index out of range, where it is not checked, reads the nearest element"};
 }
@@ -111,6 +114,7 @@ const RegisterConverter gathers{
      .convert = gather,
      .reads_views = {"*"},
      .epilogue = true,
+     .types = types::gather,
      .examples = gather_examples,
      .notes = "an index out of range, where it is not checked, reads the nearest element"},
     indexing("aten::index.Tensor"),

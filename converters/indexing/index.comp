@@ -1,21 +1,21 @@
 // y = x[i0, :, i1, …]: advanced indexing with several index tensors that broadcast together.
 //
 // `all_OFFSETS` gives, for an element of y, the offset in x that the sliced coordinates make and
-// the offset in each index tensor. PICK adds an index's share: negative values count from the end.
-// PLACE: the index as a place in the dimension. INDEX_PICKS: one PICK per index tensor. One element
-// an invocation.
+// the offset in each index tensor. INDEX_PICKS: the sum of pick(…), an index tensor's share, of all
+// of them. PLACE: the index as a place in the dimension. One element an invocation.
 
-#define PICK(raw, at, size, stride)                                              \
-  {                                                                              \
-    const int64_t v_ = int64_t(raw(at));                                         \
-    const int64_t front_ = v_ < int64_t(0) ? v_ + int64_t(size) : v_;            \
-    x_offset += PLACE(front_, size) * (stride);                                  \
-  }
+/// The offset in x of place v along a dimension; negative values count from the end.
+uint pick(int64_t v, uint size, uint stride) {
+  const int64_t front = v < int64_t(0) ? v + int64_t(size) : v;
+  return PLACE(front, size) * stride;
+}
+
+uint source_of(uint id) {
+  all_OFFSETS(id)
+  return x_offset + INDEX_PICKS;
+}
 
 void main() {
   const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
-  if (id >= elements) return;
-  all_OFFSETS(id)
-  INDEX_PICKS
-  y_store(id, y_T(x_raw(x_offset)));
+  if (id < elements) y_store(id, y_T(x_raw(source_of(id))));
 }

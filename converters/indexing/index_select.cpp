@@ -1,5 +1,6 @@
 // Whole slices chosen by a list of indices: embedding and index_select.
 
+#include "converters/indexing/indexing_types.h"
 #include "converters/kit/steps.h"
 
 namespace tv {
@@ -65,6 +66,7 @@ const RegisterConverter selects{
      .convert = embedding,
      .reads_views = {"*"},
      .epilogue = true,
+     .types = "weight [. e], indices i[*s] -> [*s e]",
      .examples = embedding_examples,
      .notes = "an index out of range, where it is not checked, reads the nearest row"},
     {.op = "aten::index_select",
@@ -72,6 +74,7 @@ const RegisterConverter selects{
      .convert = index_select,
      .reads_views = {"*"},
      .epilogue = true,
+     .types = types::index_select,
      .examples = select_examples,
      .notes = "an index out of range, where it is not checked, reads the nearest element"},
 };

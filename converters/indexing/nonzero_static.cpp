@@ -71,8 +71,10 @@ std::string unsupported(const NodeContext& c) {
   return "";
 }
 
+void types(NodeTypes& t) { t.gives({t.node().expr("size"), t.rank("self")}); }
+
 const RegisterConverter nonzeros{
-    {.op = "aten::nonzero_static", .unsupported = unsupported, .expand = expand}};
+    {.op = "aten::nonzero_static", .unsupported = unsupported, .expand = expand, .types = types}};
 
 }  // namespace
 }  // namespace tv

@@ -1,5 +1,6 @@
 // scatter and scatter_add along one dimension.
 
+#include "converters/indexing/indexing_types.h"
 #include "converters/indexing/scatter_step.h"
 #include "converters/kit/scalar_dims.h"
 
@@ -26,6 +27,7 @@ Converter scatter(std::string op, bool add) {
           .convert = [add](const NodeContext& c, Builder& b) { convert(c, b, add); },
           .reads_views = {"*"},
           .epilogue = true,
+          .types = types::scatter,
           .examples = [op] { return scatter_examples(op); },
           .notes =
               "where indices collide the last wins; one out of range, where it is not checked, is "

@@ -16,20 +16,26 @@ Operand changed(const NodeContext& c) {
 
 // --- index_put ---
 
-/// The operands, parameters and defines that find the row of an entry; returns the number of rows.
-Expr add_picks(const NodeContext& c, const IndexPlacement& p, Step& step) {
-  std::string picks;
+/// How many rows the indices choose among.
+Expr rows_of(const NodeContext& c, const IndexPlacement& p) {
   Expr rows = 1;
+  for (const int64_t d : p.indexed) rows *= c.shape("self").at(d);
+  return rows;
+}
+
+/// The operands, parameters and defines that find the row of an entry, or of the only one.
+void add_picks(const NodeContext& c, const IndexPlacement& p, bool only, Step& step) {
+  std::string picks;
   for (size_t k = 0; k < p.indices.size(); ++k) {
     const std::string n = std::to_string(k);
     step.operands.push_back(src("i" + n, p.indices[k]));
     step.params.push_back(param("size" + n, c.shape("self").at(p.indexed[k])));
-    picks += "PICK(i" + n + "_raw, i" + n + "_offset, size" + n + ") ";
-    rows *= c.shape("self").at(p.indexed[k]);
+    const std::string at = only ? "0u" : "i" + n + "_offset";
+    picks += "pick(row, int64_t(i" + n + "_raw(" + at + ")), size" + n + "); ";
   }
-  step.defines.emplace_back("INDEX_PICKS", picks);
+  step.defines.emplace_back("INDEX_PICKS(row)", picks);
   step.defines.emplace_back("PLACE", place_function(c));
-  return rows;
+  step.defines.emplace_back("WRAPS", flag(index_wraps(c.node)));
 }
 
 Step keys_step(const NodeContext& c, const Builder& b, const IndexPlacement& p, ValueId key) {
@@ -41,11 +47,11 @@ Step keys_step(const NodeContext& c, const Builder& b, const IndexPlacement& p, 
         "i" + std::to_string(k),
         broadcast_strides(c.graph.value(id).shape, b.strides_of(id), p.index_shape));
   }
-  const Expr rows = add_picks(c, p, step);
+  add_picks(c, p, false, step);
   const Expr entries = product(p.index_shape);
   step.operands.push_back(dst("key", key));
   step.params.push_back(param("entries", entries));
-  step.params.push_back(param("rows", rows));
+  step.params.push_back(param("rows", rows_of(c, p)));
   step.params.push_back({.name = "dropped", .value = Expr(-1), .number = DType::kI32});
   loops.collapse();
   loops.add_to(step, "entry");
@@ -96,7 +102,7 @@ void put_entry(const NodeContext& c, Builder& b, const IndexPlacement& p) {
             .defines = {{"ADD", flag(c.node.flag("accumulate"))}, {"PAIR", flag(pair)}},
             .operands = {src("v", c.node.input("values")), changed(c)},
             .params = {param("elements", elements)}};
-  add_picks(c, p, step);
+  add_picks(c, p, true, step);
   places.rest.add_to(step, "rest");
   places.row.add_to(step, "row");
   if (pair) {
@@ -114,9 +120,9 @@ void put_entry(const NodeContext& c, Builder& b, const IndexPlacement& p) {
     for (size_t k = 0; k < p.indices.size(); ++k) {
       const std::string n = std::to_string(k);
       step.params.push_back(param("width" + n, c.shape("self2").at(p.indexed[k])));
-      picks += "PICK(i" + n + "_raw, 0u, width" + n + ") ";
+      picks += "pick(row, int64_t(i" + n + "_raw(0u)), width" + n + "); ";
     }
-    step.defines.emplace_back("INDEX_PICKS2", picks);
+    step.defines.emplace_back("INDEX_PICKS2(row)", picks);
   }
   step.grid = one_each(elements, 64);
   b.emit({{.name = "scatter_entry_in_place", .steps = {std::move(step)}}});
@@ -156,7 +162,7 @@ void index_put(const NodeContext& c, Builder& b) {
              .operands = {src("key", key), src("next", next), src("first", first), src("v", values),
                           changed(c)},
              .params = {param("elements", entries * rests), param("entries", entries),
-                        param("rests", rests)},
+                        param("rests", rests), param("rows", rows_of(c, p))},
              .grid = one_each(entries * rests, 64),
              .iterations = entries};
   places.rest.add_to(apply, "rest");

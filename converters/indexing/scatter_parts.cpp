@@ -3,7 +3,9 @@
 
 #include <algorithm>
 
+#include "converters/indexing/indexing_types.h"
 #include "converters/kit/steps.h"
+#include "converters/kit/view_types.h"
 #include "csrc/graph/strided.h"
 
 namespace tv {
@@ -111,7 +113,7 @@ void diagonal_scatter(const NodeContext& c, Rewriter& r) {
   padded.back() = shape.at(kept);
   const ValueId source =
       r.add("aten::constant_pad_nd",
-            {tensor_arg("self", c.node.input("src")),
+            {tensor_arg("self", r.cast(c.node.input("src"), dtype)),
              attr_arg("pad", std::vector<Expr>{0, missing}), attr_arg("value", Expr(0))},
             dtype, padded);
   // Its last dimension goes where `kept` is, the other one becomes 1.
@@ -244,12 +246,16 @@ void as_strided_scatter(const NodeContext& c, Rewriter& r) {
 }
 
 const RegisterConverter parts{
-    {.op = "aten::masked_scatter", .unsupported = empty_source, .expand = masked_scatter},
-    {.op = "aten::put", .unsupported = put_unsupported, .expand = put},
-    {.op = "aten::diagonal_scatter", .expand = diagonal_scatter},
+    {.op = "aten::masked_scatter",
+     .unsupported = empty_source,
+     .expand = masked_scatter,
+     .types = types::masked_scatter},
+    {.op = "aten::put", .unsupported = put_unsupported, .expand = put, .types = types::put},
+    {.op = "aten::diagonal_scatter", .expand = diagonal_scatter, .types = types::diagonal_put()},
     {.op = "aten::as_strided_scatter",
      .unsupported = nowhere_to_put,
      .expand = as_strided_scatter,
+     .types = types::strided_put,
      .notes = "where places overlap the last wins"},
 };
 

@@ -4,25 +4,9 @@
 // it may be.
 //
 // JOIN(a, b), START (what nothing joins to), MEAN (divide by how many were joined; integers round
-// down). SCATTER_AXES as in scatter_dim.comp. One element an invocation.
+// down). SCATTER_AXES as in scatter_axes.glsl. One element an invocation.
 
-#define TAKE(out_size)                    \
-  const uint q_ = rest / (out_size);      \
-  const uint c_ = rest - q_ * (out_size); \
-  rest = q_;
-#define AXIS(out_size, index_size, index_stride, source_stride) \
-  {                                                             \
-    TAKE(out_size)                                              \
-    inside = inside && c_ < (index_size);                       \
-    index_at += c_ * (index_stride);                            \
-    source_at += c_ * (source_stride);                          \
-  }
-#define DIM(out_size) \
-  {                   \
-    TAKE(out_size)    \
-    own = c_;         \
-    along = out_size; \
-  }
+#include "scatter_axes.glsl"
 
 y_T largest(y_T a, y_T b) {
 #if FLOATS
@@ -42,21 +26,19 @@ y_T smallest(y_T a, y_T b) {
 void main() {
   const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
   if (id >= elements) return;
-  uint rest = id, own = 0u, along = 1u, index_at = 0u, source_at = 0u;
-  bool inside = true;
-  SCATTER_AXES
+  const Element e = element_of(id);
   const y_T before = y_T(x_load(id));
   y_T result = before;
   uint joined = SELF;
-  const uint reach = inside ? depth : 0u;
+  const uint reach = e.inside ? depth : 0u;
   for (uint k = 0u; k < reach; ++k) {
-    const int64_t named = int64_t(index_raw(index_at + k * index_step));
-    BAD_INDEX(named < int64_t(0) || named >= int64_t(along));
-    if (named != int64_t(own)) continue;
+    const int64_t named = int64_t(index_raw(e.index_from + k * index_step));
+    BAD_INDEX(named < int64_t(0) || named >= int64_t(e.size));
+    if (named != int64_t(e.own)) continue;
 #if VALUE
     const y_T v = y_T(fill);
 #else
-    const y_T v = y_T(src_raw(source_at + k * source_step));
+    const y_T v = y_T(src_raw(e.source_from + k * source_step));
 #endif
     result = joined == 0u ? v : y_T(JOIN(result, v));
     ++joined;

@@ -1,6 +1,7 @@
 // scatter_reduce in every mode, scatter with a `reduce` argument, and index_reduce. As in
 // scatter_dim.cpp each element of the result looks through the indices that could name it.
 
+#include "converters/indexing/indexing_types.h"
 #include "converters/indexing/scatter_step.h"
 #include "converters/kit/scalar_dims.h"
 
@@ -95,6 +96,7 @@ Converter scatter(std::string op) {
           .convert = convert,
           .reads_views = {"*"},
           .epilogue = true,
+          .types = types::scatter,
           .examples = [op] { return examples(op); },
           .notes =
               "in ascending order of the sources; an index out of range, where it is not checked, "
@@ -105,7 +107,10 @@ const RegisterConverter scatters{
     scatter("aten::scatter_reduce.two"),
     in_float32(scatter("aten::scatter.reduce")),
     in_float32(scatter("aten::scatter.value_reduce")),
-    {.op = "aten::index_reduce", .unsupported = index_unsupported, .expand = expand_index_reduce},
+    {.op = "aten::index_reduce",
+     .unsupported = index_unsupported,
+     .expand = expand_index_reduce,
+     .types = types::index_reduce},
 };
 
 }  // namespace

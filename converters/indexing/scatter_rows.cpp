@@ -1,11 +1,14 @@
-// index_put, index_add and the gradient of embedding: rows of a tensor named by indices get values
-// added or replaced, in a fixed order also where several entries name one row.
+// index_put, index_add, index_copy and the gradient of embedding: rows of a tensor named by indices
+// get values added or replaced, in a fixed order also where several entries name one row.
 
 #include <algorithm>
 
 #include "converters/indexing/index_placement.h"
+#include "converters/indexing/indexing_types.h"
 #include "converters/kit/rows.h"
+#include "converters/kit/scalar_dims.h"
 #include "csrc/graph/strided.h"
+#include "csrc/rewriter.h"
 
 namespace tv {
 namespace {
@@ -24,6 +27,7 @@ struct Scatter {
   Expr dropped = -1;
   bool add = true;
   bool checked = true;  ///< an index out of range is an error
+  bool wraps = true;    ///< negative indices count from the end
 };
 
 Step keys(const Scatter& s, const Graph& graph, const Builder& b, ValueId key) {
@@ -37,14 +41,16 @@ Step keys(const Scatter& s, const Graph& graph, const Builder& b, ValueId key) {
         "i" + n, broadcast_strides(graph.value(id).shape, b.strides_of(id), s.index_shape));
     step.operands.push_back(src("i" + n, id));
     step.params.push_back(param("size" + n, s.row_shape.at(k)));
-    picks += "PICK(i" + n + "_raw, i" + n + "_offset, size" + n + ") ";
+    picks += "pick(row, int64_t(i" + n + "_raw(i" + n + "_offset)), size" + n + "); ";
   }
   const Expr entries = product(s.index_shape);
   step.operands.push_back(dst("key", key));
   step.params.push_back(param("entries", entries));
   step.params.push_back(param("rows", product(s.row_shape)));
   step.params.push_back({.name = "dropped", .value = s.dropped, .number = DType::kI32});
-  step.defines = {{"INDEX_PICKS", picks}, {"PLACE", s.checked ? "tv_place" : "tv_near"}};
+  step.defines = {{"INDEX_PICKS(row)", picks},
+                  {"PLACE", s.checked ? "tv_place" : "tv_near"},
+                  {"WRAPS", flag(s.wraps)}};
   loops.collapse();
   loops.add_to(step, "entry");
   step.grid = one_each(entries, 64);
@@ -140,6 +146,7 @@ void index_put(const NodeContext& c, Builder& b) {
   s.index_shape = p.index_shape;
   s.add = c.node.flag("accumulate");
   s.checked = checks_indices(c);
+  s.wraps = index_wraps(c.node);
   for (const int64_t d : p.indexed) s.row_shape.push_back(shape[d]);
 
   // values broadcasts to the shape that x[indices] has.
@@ -157,6 +164,44 @@ void index_put(const NodeContext& c, Builder& b) {
   for (size_t k = 0; k < p.indexed.size(); ++k) s.row_of[p.indexed[k]] = row_strides[k];
   for (size_t k = 0; k < p.sliced.size(); ++k) s.rest[p.sliced[k]] = strides[p.position(k)];
   emit(c, b, s);
+}
+
+// --- index_add, index_copy ---
+
+std::string slices_unsupported(const NodeContext& c) {
+  const bool adds = c.node.op == "aten::index_add";
+  const DType dtype = c.value("self").dtype;
+  if (adds && dtype == DType::kBool) return "[" + c.node.op + "] truth values";
+  if (adds && c.node.arg("alpha").is_tensor) return "[" + c.node.op + "] an alpha that varies";
+  if (c.value("source").dtype != dtype) return "PyTorch wants a source of self's type";
+  const Shape& shape = c.shape("self");
+  const int64_t dim = c.wrap(c.node.integer("dim"), std::max<int64_t>(1, shape.size()));
+  const Expr rows = shape.empty() ? Expr(1) : shape[dim];
+  if (rows.bounds(c.graph.symbols).first < 1) return "[" + c.node.op + "] self may be empty";
+  return too_many(c, rows, product(c.shape("index")));
+}
+
+/// As an index_put whose negative indices are out of range.
+void put_slices(const NodeContext& c, Rewriter& r) {
+  const DType dtype = c.output().dtype;
+  const bool adds = c.node.op == "aten::index_add";
+  const Shape shape = with_a_dim(c.shape("self"));
+  const auto dim =
+      static_cast<size_t>(c.wrap(c.node.integer("dim"), static_cast<int64_t>(shape.size())));
+  const Expr entries = product(c.shape("index"));
+  Shape slices = shape;
+  slices[dim] = entries;
+  ValueId source = r.reshape(c.node.input("source"), slices);
+  if (adds && c.node.number("alpha") != 1)
+    source = r.pointwise("mul", {source}, dtype, {c.node.number("alpha")});
+  std::vector<ValueId> indices(dim, kNoValue);
+  indices.push_back(r.reshape(c.node.input("index"), {entries}));
+  const ValueId put = r.add("aten::index_put",
+                            {tensor_arg("self", r.reshape(c.node.input("self"), shape)),
+                             tensor_list_arg("indices", indices), tensor_arg("values", source),
+                             attr_arg("accumulate", adds), indices_from_front()},
+                            dtype, shape);
+  r.replace(0, r.reshape(put, c.output().shape));
 }
 
 std::vector<Graph> embedding_examples() {
@@ -196,10 +241,11 @@ Converter put(std::string op) {
           .convert = index_put,
           .reads_views = {"*"},
           .epilogue = true,
+          .types = types::index_put,
           .examples = put_examples,
           .notes =
               "where entries name one element the last wins; one out of range, where it is not "
-              "checked, goes to the nearest"};
+              "checked, is left out"};
 }
 
 const RegisterConverter scatters{
@@ -208,7 +254,16 @@ const RegisterConverter scatters{
      .convert = embedding_backward,
      .reads_views = {"*"},
      .epilogue = true,
+     .types = types::of_table("indices i[*s], grad_output [*s e] -> [. e]"),
      .examples = embedding_examples},
+    {.op = "aten::index_add",
+     .unsupported = slices_unsupported,
+     .expand = put_slices,
+     .types = types::index_reduce},
+    {.op = "aten::index_copy",
+     .unsupported = slices_unsupported,
+     .expand = put_slices,
+     .types = types::index_reduce},
     in_float32(put("aten::index_put")),
     in_float32(put("aten::_unsafe_index_put")),
 };

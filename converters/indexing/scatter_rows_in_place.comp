@@ -1,6 +1,6 @@
 // scatter_rows.comp on y itself, which holds x: the values of the entries that name a row are added
 // to it in ascending order (ADD), or the last of them takes its place. The first entry of a row
-// does the work of all.
+// does the work of all. A key of `rows` is no row.
 //
 // `row_OFFSETS` gives for a row its offset in y, `rest_OFFSETS` for an element of the rest its
 // offset in y (place_offset) and in the values (rest_offset), `value_OFFSETS` the offset that an
@@ -20,7 +20,7 @@ void main() {
   const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
   if (id >= elements) return;
   const uint entry = id / rests;
-  if (first_load(entry) == 0) return;
+  if (first_load(entry) == 0 || uint(key_load(entry)) >= rows) return;
   rest_OFFSETS(id - entry * rests)
   const uint at = row_place(uint(key_load(entry))) + place_offset;
 #if ADD

@@ -40,15 +40,16 @@ Step scatter_step(const NodeContext& c, const Builder& b, const std::string& ker
     const std::string n = std::to_string(d);
     step.params.push_back(param("out_n" + n, out.at(d)));
     if (d == dim) {
-      axes += "DIM(out_n" + n + ") ";
+      axes += "scattered_axis(element, out_n" + n + "); ";
       continue;
     }
     step.params.push_back(param("index_n" + n, reach.at(d)));
     step.params.push_back(param("index_s" + n, index_strides.at(d)));
     step.params.push_back(param("source_s" + n, source_strides.at(d)));
-    axes += "AXIS(out_n" + n + ", index_n" + n + ", index_s" + n + ", source_s" + n + ") ";
+    axes +=
+        "axis(element, out_n" + n + ", index_n" + n + ", index_s" + n + ", source_s" + n + "); ";
   }
-  step.defines.emplace_back("SCATTER_AXES", axes);
+  step.defines.emplace_back("SCATTER_AXES(element)", axes);
   step.iterations = reach.at(dim);
   return step;
 }

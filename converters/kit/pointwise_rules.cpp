@@ -288,6 +288,8 @@ Converter pointwise_converter(PointwiseRule rule) {
   converter.op = shared->op;
   converter.notes = shared->notes;
   converter.keeps_float32 = shared->keeps_float32;
+  converter.moves = shared->moves;
+  converter.types = shared->types;
   tell_pointwise_function(shared->op, shared->function);
   converter.unsupported = [shared](const NodeContext& c) { return refusal(*shared, c); };
   converter.expand = [shared](const NodeContext& c, Rewriter& r) {

@@ -40,7 +40,9 @@ struct PointwiseRule {
   /// Picks the row by the node's attributes and may change the immediates' values.
   std::function<std::string(const NodeContext&, PointwiseInstr&)> choose = nullptr;
   std::string notes = {};
-  bool keeps_float32 = false;  ///< see Converter
+  bool keeps_float32 = false;     ///< see Converter
+  Moves moves = Moves::kNothing;  ///< see Converter
+  TypeRule types = {};            ///< see Converter
 };
 
 /// The same rule, kept in float32.

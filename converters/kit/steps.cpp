@@ -142,6 +142,10 @@ std::string place_function(const NodeContext& c) {
   return checks_indices(c) ? "tv_place" : "tv_near";
 }
 
+Arg indices_from_front() { return attr_arg("wraps", false); }
+
+bool index_wraps(const Node& node) { return !node.has("wraps") || node.flag("wraps"); }
+
 bool checks_indices(const NodeContext& c) {
   return c.node.op.find("_unsafe_") == std::string::npos &&
          c.node.find("indices_of_nothing") == nullptr;

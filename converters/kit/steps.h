@@ -76,6 +76,10 @@ bool checks_indices(const NodeContext& context);
 /// An argument that marks a node whose indices may be out of range, because what is read or written
 /// there does not count.
 Arg indices_of_nothing();
+/// An argument that marks a node whose negative indices are out of range: an index_put that stands
+/// for index_add or index_copy. index_wraps: whether they count from the end.
+Arg indices_from_front();
+bool index_wraps(const Node& node);
 
 /// Whether some node or the graph's outputs read the value.
 bool is_used(const Graph& graph, ValueId value);

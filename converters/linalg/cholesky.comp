@@ -1,6 +1,6 @@
-// LAPACK's potrf: x[z] = L Lᵀ, of which x's lower triangle is read, or, UPPER, its upper one, and y is
-// Lᵀ. The other triangle of y is 0. info: the first pivot that is not positive, from 1 on, or 0. A
-// workgroup has a matrix of N x N.
+// LAPACK's potrf: x[z] = L Lᵀ, of which x's lower triangle is read, or, UPPER, its upper one, and y
+// is Lᵀ. The other triangle of y is 0. info: the first pivot that is not positive, from 1 on, or 0.
+// A workgroup has a matrix of N x N.
 
 shared float a[N == 0u ? 1u : N * N];
 

@@ -19,7 +19,8 @@ void expand(const NodeContext& c, Rewriter& rw) {
 const RegisterConverter inverses{
     {.op = "aten::cholesky_inverse",
      .unsupported = [](const NodeContext& c) { return matrix_refusal(c, "self"); },
-     .expand = expand}};
+     .expand = expand,
+     .types = "self T[*b n n] -> T[*b n n]"}};
 
 }  // namespace
 }  // namespace tv

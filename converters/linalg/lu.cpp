@@ -3,6 +3,7 @@
 
 #include "converters/kit/matmul_nodes.h"
 #include "converters/linalg/linalg.h"
+#include "converters/linalg/linalg_types.h"
 
 namespace tv {
 namespace {
@@ -288,15 +289,42 @@ const RegisterConverter factorisations{
     {.op = "tv::lu_factor", .convert = convert_lu, .examples = lu_examples},
     {.op = "tv::cholesky", .convert = convert_cholesky, .examples = cholesky_examples},
     {.op = "tv::pivoted_rows", .convert = convert_rows, .examples = row_examples},
-    {.op = "aten::linalg_lu_factor_ex", .unsupported = refusal("A"), .expand = lu_factor_ex},
-    {.op = "aten::linalg_lu", .unsupported = refusal("A"), .expand = lu},
-    {.op = "aten::lu_unpack", .unsupported = refusal("LU_data"), .expand = lu_unpack},
-    {.op = "aten::linalg_lu_solve", .unsupported = refusal("LU"), .expand = lu_solve},
-    {.op = "aten::_linalg_solve_ex", .unsupported = refusal("A", 1), .expand = solve_ex},
-    {.op = "aten::linalg_inv_ex", .unsupported = refusal("A"), .expand = inverse},
-    {.op = "aten::_linalg_det", .unsupported = refusal("A", 1), .expand = det},
-    {.op = "aten::_linalg_slogdet", .unsupported = refusal("A", 2), .expand = slogdet},
-    {.op = "aten::linalg_cholesky_ex", .unsupported = refusal("self"), .expand = cholesky_ex},
+    {.op = "aten::linalg_lu_factor_ex",
+     .unsupported = refusal("A"),
+     .expand = lu_factor_ex,
+     .types = "A T[*b m n] -> T[*b m n], [*b .], [*b]"},
+    {.op = "aten::linalg_lu",
+     .unsupported = refusal("A"),
+     .expand = lu,
+     .types = "A T[*b m n] -> [*], T[*b m k], T[*b k n]"},
+    {.op = "aten::lu_unpack",
+     .unsupported = refusal("LU_data"),
+     .expand = lu_unpack,
+     .types = "LU_data T[*b m n], LU_pivots [*b .] -> [*], [*], [*]"},
+    {.op = "aten::linalg_lu_solve",
+     .unsupported = refusal("LU"),
+     .expand = lu_solve,
+     .types = types::lu_solve},
+    {.op = "aten::_linalg_solve_ex",
+     .unsupported = refusal("A", 1),
+     .expand = solve_ex,
+     .types = types::solve_ex},
+    {.op = "aten::linalg_inv_ex",
+     .unsupported = refusal("A"),
+     .expand = inverse,
+     .types = "A T[*b n n] -> T[*b n n], [*b]"},
+    {.op = "aten::_linalg_det",
+     .unsupported = refusal("A", 1),
+     .expand = det,
+     .types = "A T[*b n n] -> T[*b], T[*b n n], [*b n]"},
+    {.op = "aten::_linalg_slogdet",
+     .unsupported = refusal("A", 2),
+     .expand = slogdet,
+     .types = "A T[*b n n] -> T[*b], T[*b], T[*b n n], [*b n]"},
+    {.op = "aten::linalg_cholesky_ex",
+     .unsupported = refusal("self"),
+     .expand = cholesky_ex,
+     .types = "self T[*b n n] -> T[*b n n], [*b]"},
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
-// LAPACK's getrf: x[z] = P L U by rows exchanged for the largest pivot of a column, the first of equal
-// ones. y: L below the diagonal, of ones, and U; pivots: the row that row k was exchanged with, from 1
-// on; info: the first zero on the diagonal, from 1 on, or 0. A workgroup has a matrix of M x N.
+// LAPACK's getrf: x[z] = P L U by rows exchanged for the largest pivot of a column, the first of
+// equal ones. y: L below the diagonal, of ones, and U; pivots: the row that row k was exchanged
+// with, from 1 on; info: the first zero on the diagonal, from 1 on, or 0. A workgroup has a matrix
+// of M x N.
 
 shared float a[M * N == 0u ? 1u : M * N];
 shared uint chosen;

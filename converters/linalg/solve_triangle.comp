@@ -1,6 +1,6 @@
-// y[z] of t[z] y[z] = b[z], or t[z]ᵀ y[z] = b[z] where TRANSPOSED, t: N x N, of which one triangle is
-// read; b, y: N x columns. FORWARD: from the first row on. UNIT: the diagonal is 1.
-// An invocation computes one of `total` columns, kept in shared memory, which nobody else reads.
+// y[z] of t[z] y[z] = b[z], or t[z]ᵀ y[z] = b[z] where TRANSPOSED, t: N x N, of which one triangle
+// is read; b, y: N x columns. FORWARD: from the first row on. UNIT: the diagonal is 1. An
+// invocation computes one of `total` columns, kept in shared memory, which nobody else reads.
 
 shared float known[N * LOCAL_X];
 

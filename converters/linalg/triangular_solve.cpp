@@ -2,6 +2,7 @@
 
 #include "converters/kit/matmul_nodes.h"
 #include "converters/linalg/linalg.h"
+#include "converters/linalg/linalg_types.h"
 
 namespace tv {
 namespace {
@@ -90,11 +91,16 @@ const RegisterConverter solves{
     {.op = "tv::solve_triangle", .convert = convert, .epilogue = true, .examples = examples},
     {.op = "aten::linalg_solve_triangular",
      .unsupported = of_matrices("self", "B"),
-     .expand = linalg_form},
-    {.op = "aten::triangular_solve", .unsupported = of_matrices("A", "self"), .expand = older_form},
+     .expand = linalg_form,
+     .types = types::solves("self", "B")},
+    {.op = "aten::triangular_solve",
+     .unsupported = of_matrices("A", "self"),
+     .expand = older_form,
+     .types = types::solves("A", "self")},
     {.op = "aten::cholesky_solve",
      .unsupported = of_matrices("input2", "self"),
-     .expand = cholesky_solve},
+     .expand = cholesky_solve,
+     .types = types::solves("input2", "self")},
 };
 
 }  // namespace

@@ -36,9 +36,24 @@ void trilinear(const NodeContext& c, Rewriter& r) {
 
 std::string trilinear_unsupported(const NodeContext& c) { return floats_only(c, "i1"); }
 
+void trilinear_types(NodeTypes& t) {
+  size_t rank = 0;
+  for (const auto& [tensor, dims] :
+       {std::pair{"i1", "expand1"}, {"i2", "expand2"}, {"i3", "expand3"}}) {
+    const size_t its = t.shape(tensor).size() + t.node().exprs(dims).size();
+    t.want(rank == 0 || its == rank, "the operands' ranks differ");
+    rank = its;
+  }
+}
+
 const RegisterConverter products{
-    {.op = "aten::addbmm", .expand = addbmm},
-    {.op = "aten::_trilinear", .unsupported = trilinear_unsupported, .expand = trilinear},
+    {.op = "aten::addbmm",
+     .expand = addbmm,
+     .types = "batch1 [b m k], batch2 [b k n], self ~[m n] -> [m n]"},
+    {.op = "aten::_trilinear",
+     .unsupported = trilinear_unsupported,
+     .expand = trilinear,
+     .types = trilinear_types},
 };
 
 }  // namespace

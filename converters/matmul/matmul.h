@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "converters/matmul/matmul_simd.h"
+#include "converters/matmul/simd/matmul_simd.h"
 
 namespace tv {
 

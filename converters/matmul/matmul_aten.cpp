@@ -1,6 +1,7 @@
 // ATen's products of matrices and vectors, as tv::matmul and pointwise nodes.
 
 #include "converters/kit/matmul_nodes.h"
+#include "converters/kit/shape_types.h"
 #include "converters/kit/steps.h"
 
 namespace tv {
@@ -90,21 +91,43 @@ std::string one_dtype(const NodeContext& c) {
   return c.output().shape.size() > 5 ? "[" + c.node.op + "] more than 3 batch dimensions" : "";
 }
 
+/// torch.matmul's result of two operands.
+Shape type_of_product(NodeTypes& t, const char* first, const char* second) {
+  Shape a = t.shape(first), b = t.shape(second);
+  t.want(!a.empty() && !b.empty(), "a scalar is no matrix");
+  const bool row = a.size() == 1, column = b.size() == 1;
+  if (row) a.insert(a.begin(), Expr(1));
+  if (column) b.emplace_back(1);
+  t.equal(b[b.size() - 2], a.back(), std::string("the rows of argument '") + second + "'");
+  Shape made = t.broadcast(types::leading(a, 2), types::leading(b, 2), "a batch");
+  if (!row) made.push_back(a[a.size() - 2]);
+  if (!column) made.push_back(b.back());
+  return made;
+}
+
+void types_of_matmul(NodeTypes& t) { t.gives(type_of_product(t, "self", "other")); }
+
 Converter product(std::string op, Expand expand) {
   return {.op = std::move(op), .unsupported = one_dtype, .expand = std::move(expand)};
 }
 
 const RegisterConverter products{
-    product("aten::mm", plain("self", "mat2")),
-    product("aten::bmm", plain("self", "mat2")),
-    product("aten::matmul", plain("self", "other")),
-    product("aten::mv", plain("self", "vec")),
-    product("aten::dot", plain("self", "tensor")),
-    product("aten::vdot", plain("self", "other")),
-    product("aten::addmm", with_self("mat1", "mat2")),
-    product("aten::baddbmm", with_self("batch1", "batch2")),
-    product("aten::addmv", with_self("mat", "vec")),
-    product("aten::linear", linear),
+    typed(product("aten::mm", plain("self", "mat2")), "self T[m k], mat2 T[k n] -> [m n]"),
+    typed(product("aten::bmm", plain("self", "mat2")), "self [b m k], mat2 [b k n] -> [b m n]"),
+    typed(product("aten::matmul", plain("self", "other")), types_of_matmul),
+    typed(product("aten::mv", plain("self", "vec")), "self [m k], vec [k] -> [m]"),
+    typed(product("aten::dot", plain("self", "tensor")),
+          "self [n], tensor [n] -> [] | self [n], other [n] -> []"),
+    typed(product("aten::vdot", plain("self", "other")),
+          "self [n], tensor [n] -> [] | self [n], other [n] -> []"),
+    typed(product("aten::addmm", with_self("mat1", "mat2")),
+          "mat1 [m k], mat2 [k n], self ~[m n] -> [m n]"),
+    typed(product("aten::baddbmm", with_self("batch1", "batch2")),
+          "batch1 [b m k], batch2 [b k n], self ~[b m n] -> [b m n]"),
+    typed(product("aten::addmv", with_self("mat", "vec")), "mat [m k], vec [k], self ~[m] -> [m]"),
+    typed(product("aten::linear", linear),
+          "input [*b k], weight [o k], bias ~[o] -> [*b o] | "
+          "input [*b k], weight [k], bias [] -> [*b]"),
 };
 
 }  // namespace

@@ -16,9 +16,10 @@ struct QuantisedProduct {
   int64_t n = 0, k = 0;
   Expr a_m, a_k;  ///< strides of a
   Quantised q;
-  int64_t group = 0;        ///< steps of k with one scale; k: one of each row
-  bool by_rows = false;     ///< each row of the quantised matrix has scales of its own
-  ValueId runs = kNoValue;  ///< the matrix as matmul_quantised_pack orders it, for who wants that
+  int64_t group = 0;     ///< steps of k with one scale; k: one of each row
+  bool by_rows = false;  ///< each row of the quantised matrix has scales of its own
+  ValueId runs =
+      kNoValue;  ///< the matrix as matmul_quantised_pack orders it, for kernels that need runs
   int64_t groups() const { return k / group; }
   /// From one row to the next in the storage: bytes of the matrix, elements of its scales.
   int64_t row_bytes() const { return k * q.bits / 8; }

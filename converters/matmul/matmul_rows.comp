@@ -1,15 +1,15 @@
-// y[m][n] = sum over k of f(a[m][k]) * weight[n][k], for few rows of a: every weight is read once, 16
-// or 32 elements an invocation and step (rows_of_weights.glsl).
+// y[m][n] = sum over k of f(a[m][k]) * weight[n][k], for few rows of a: every weight is read once,
+// 16 or 32 elements an invocation and step (rows_of_weights.glsl).
 //
 // NORM: f is the program `normed` of a[m][k] / sqrt(mean over k of a[m][k]² + eps), else a itself.
-// GATED: weight has 2 * n_count rows, and y is the program `gated` of the sums of rows n and
-// n + n_count.
-// A subgroup of LANES_K invocations has COLS rows of weight and ROWS rows of a; its invocations share k, and so
-// do WK subgroups, whose sums are added in order. A workgroup computes a tile of UNITS * OUTPUTS outputs, and
-// further ones, `tiles_apart` tiles apart. The weights of a step are asked for a step ahead, the first ones before
-// the norm, those of a next tile in the last step of one. KEPT: f(a) is computed once for a workgroup, in shared
-// memory, which K_COUNT elements of each row take, in 16 bits where KEPT_HALVES names a's type (1: float16, 2:
-// bfloat16); else by each subgroup.
+// GATED: weight has 2 * n_count rows, and y is the program `gated` of the sums of rows n and n +
+// n_count. A subgroup of LANES_K invocations has COLS rows of weight and ROWS rows of a; its
+// invocations share k, and so do WK subgroups, whose sums are added in order. A workgroup computes
+// a tile of UNITS * OUTPUTS outputs, and further ones, `tiles_apart` tiles apart. The weights of a
+// step are asked for a step ahead, the first ones before the norm, those of a next tile in the last
+// step of one. KEPT: f(a) is computed once for a workgroup, in shared memory, which K_COUNT
+// elements of each row take, in 16 bits where KEPT_HALVES names a's type (1: float16, 2: bfloat16);
+// else by each subgroup.
 // Grid: (tiles_apart, ceil(m_count / ROWS), 1); local SUBGROUPS * LANES_K.
 
 #include "few_rows.glsl"
@@ -18,6 +18,7 @@
 
 #if NORM
 NORM_FUNCTION
+NORM_VARIABLES
 #endif
 #if GATED
 GATE_FUNCTION
@@ -26,10 +27,40 @@ GATE_FUNCTION
 #define OUTPUTS COLS
 #endif
 
+const uint RUN = 16u * PASSES;           // steps of k that an invocation has at once,
+const uint ROUND_OF_K = WK * LANES_K * RUN;  // and all that share k
+
 shared float sums[2][SUBGROUPS][TILE];  // of this tile and the one before
 
+// Where an invocation is: invocation `lane` of a subgroup that has the rows of a from m0 on, the
+// outputs from n0 on and, of each round, the steps of k from `begin` on.
+uint lane, thread, part, unit, m0, n0, begin;
+uint turn;  // which of `sums` is this tile's
+// The weights of a step and those on their way, of each column.
+Words words[COLS], ahead[COLS];
+#if !DENSE
+float zero[COLS], scale[COLS], zero_ahead[COLS], scale_ahead[COLS];
+#endif
+#if NORM
+float inverse[ROWS];  // 1 / sqrt(…) of each row of a
+#endif
+vec4 a[ROWS][4], w[4];  // of a pass of 16 steps from `k` on: rows of a, and the weights of a column
+uint k;
+float acc[ROWS][COLS];
+
+void find_place() {
+  lane = gl_SubgroupInvocationID;
+  thread = gl_SubgroupID * LANES_K + lane;
+  part = gl_SubgroupID % WK;
+  unit = gl_SubgroupID / WK;
+  m0 = gl_WorkGroupID.y * ROWS;
+  n0 = (gl_WorkGroupID.x * UNITS + unit) * OUTPUTS;
+  begin = (part * LANES_K + lane) * RUN;
+  turn = 0u;
+}
+
 /// The row of weight that column c of a subgroup multiplies.
-uint weight_row(uint n0, uint c) {
+uint weight_row(uint c) {
 #if GATED
   return min(n0 + c / 2u, n_count - 1u) + (c % 2u) * n_count;
 #else
@@ -37,67 +68,57 @@ uint weight_row(uint n0, uint c) {
 #endif
 }
 
-/// Result e of the subgroups that share the steps of k of a unit.
-float sum_of(uint turn, uint unit, uint e) {
-  float sum = sums[turn][unit * WK][e];
-  FOR(s, WK - 1) sum += sums[turn][unit * WK + s + 1u][e];
-  return sum;
+/// Asks for the weights of column c from step k on.
+void load_column(uint c, uint k) {
+  const uint n = weight_row(c);
+  ahead[c] = words_of(n, k);
+#if !DENSE
+  const uint group = k / group_steps;
+  zero_ahead[c] = quantised_zero(n, group);
+  scale_ahead[c] = quantised_scale(n, group);
+#endif
 }
 
-// What is done for each column c of a subgroup, and for each pass of 16 steps of k: written out, as compilers
-// may keep a loop around so much.
-#if DENSE
-#define LOAD_COLUMN(c, k_) ahead[c] = words_of(weight_row(n0, c), k_);
-#define TAKE_COLUMN(c, x) words[c] = ahead[c];
-#define WEIGHTS(c, pass, w) unpack_16(words_of_pass(words[c], pass), 0.0, w);
-#define SCALE(c) 1.0
-#else
-#define LOAD_COLUMN(c, k_) {                                                                    \
-    const uint n = weight_row(n0, c), group = (k_) / group_steps;                               \
-    ahead[c] = words_of(n, k_);                                                                 \
-    zero_ahead[c] = quantised_zero(n, group);                                                   \
-    scale_ahead[c] = quantised_scale(n, group); }
-#define TAKE_COLUMN(c, x) {                                                                     \
-    words[c] = ahead[c];                                                                        \
-    zero[c] = zero_ahead[c];                                                                    \
-    scale[c] = scale_ahead[c]; }
-#define WEIGHTS(c, pass, w) unpack_16(words_of_pass(words[c], pass), zero[c], w);
-#define SCALE(c) scale[c]
+void take_columns() {
+  FOR(c, COLS) {
+    words[c] = ahead[c];
+#if !DENSE
+    zero[c] = zero_ahead[c];
+    scale[c] = scale_ahead[c];
 #endif
-#define ADD_COLUMN(c, pass) {                                                                   \
-    vec4 w[4];                                                                                  \
-    WEIGHTS(c, pass, w)                                                                         \
-    EACH_ROW(ADD_RESULT, c) }
-#define ADD_RESULT(r, c) acc[r][c] = fma(                                                       \
-    dot(a[r][0], w[0]) + dot(a[r][1], w[1]) + dot(a[r][2], w[2]) + dot(a[r][3], w[3]), SCALE(c), acc[r][c]);
-#define KEEP(c, r) {                                                                            \
-    const float all = subgroupAdd(acc[r][c]);                                                   \
-    if (lane == 0u) sums[turn][gl_SubgroupID][(r) * COLS + c] = all; }
-#define START(c, r) acc[r][c] = 0.0;
-#if !NORM
-#define NORM_WEIGHTS(k_)
-#define NORM_OF(r, v)
+  }
+}
+
+vec4 row_of_a(uint r, uint k) { return a_four(min(m0 + r, m_count - 1u), k); }
+
+#if NORM
+/// v of row r, normalised, with what NORM_WEIGHTS has loaded.
+vec4 normed_four(uint r, vec4 v) {
+  const vec4 x = v * inverse[r];
+  NORMED(x, v)
+  return v;
+}
 #else
-#define NORM_OF(r, v) { const vec4 x = v * inverse[r]; NORMED(x, v) }
-#define FIND_INVERSE(r, x) {                                                                    \
-    float squares = 0.0;                                                                        \
-    for (uint k = lane * 4u; k < k_count; k += LANES_K * 4u) {                                  \
-      const vec4 v = a_four(min(m0 + r, m_count - 1u), k);                                      \
-      squares += dot(v, v);                                                                     \
-    }                                                                                           \
-    inverse[r] = tv_rsqrt(tv_div(subgroupAdd(squares), float(k_count)) + eps); }
+#define NORM_WEIGHTS(k)
+#define normed_four(r, v) (v)
 #endif
-#define PASS(pass) {                                                                            \
-    const uint k = first + 16u * pass;                                                          \
-    vec4 a[ROWS][4];                                                                            \
-    LOAD_FOUR(0)                                                                                \
-    LOAD_FOUR(1)                                                                                \
-    LOAD_FOUR(2)                                                                                \
-    LOAD_FOUR(3)                                                                                \
-    EACH_COLUMN(ADD_COLUMN, pass) }
+
+#if NORM && !KEPT
+/// Each subgroup finds those of its rows, of `count` elements.
+void find_inverse(uint r, uint count) {
+  float squares = 0.0;
+  for (uint k = lane * 4u; k < count; k += LANES_K * 4u) {
+    const vec4 v = row_of_a(r, k);
+    squares += dot(v, v);
+  }
+  inverse[r] = tv_rsqrt(tv_div(subgroupAdd(squares), float(count)) + eps);
+}
+#endif
+
 #if KEPT
 // The vector of four that pass and i name lies beside those of the other invocations.
-const uint FOURS_OF_RUN = 4u * PASSES, ROUND = FOURS_OF_RUN * LANES_K;  // vectors, of one and of all invocations
+// vectors, of one and of all invocations
+const uint FOURS_OF_RUN = 4u * PASSES, ROUND = FOURS_OF_RUN * LANES_K;
 const uint ROUNDS = (K_COUNT / 4u + ROUND - 1u) / ROUND;
 #if KEPT_HALVES == 1
 #define Kept uvec2
@@ -122,100 +143,143 @@ uint kept_place(uint four) {
   return (round * FOURS_OF_RUN + i) * LANES_K + lane;
 }
 
-#define LOAD_FOUR(i) EACH_ROW(LOAD_ROW, i)
-#define LOAD_ROW(r, i) a[r][i] = KEPT_IS(kept[r][kept_place(k / 4u + i)]);
+/// Rows of `fours` vectors into shared memory, and the sums of their squares.
+void keep_row(uint r, uint fours) {
 #if NORM
-#define KEEP_ROW(r, x) {                                                                        \
-    float squares = 0.0;                                                                        \
-    for (uint four = thread; four < K_COUNT / 4u; four += LOCAL_X) {                            \
-      const vec4 v = a_four(min(m0 + r, m_count - 1u), 4u * four);                              \
-      squares += dot(v, v);                                                                     \
-      kept[r][kept_place(four)] = v;                                                            \
-    }                                                                                           \
-    squares = subgroupAdd(squares);                                                             \
-    if (lane == 0u) squares_of[r][gl_SubgroupID] = squares; }
+  float squares = 0.0;
+  for (uint four = thread; four < fours; four += LOCAL_X) {
+    const vec4 v = row_of_a(r, 4u * four);
+    squares += dot(v, v);
+    kept[r][kept_place(four)] = v;
+  }
+  squares = subgroupAdd(squares);
+  if (lane == 0u) squares_of[r][gl_SubgroupID] = squares;
 #else
-#define KEEP_ROW(r, x)                                                                          \
-  for (uint four = thread; four < K_COUNT / 4u; four += LOCAL_X) {                              \
-    kept[r][kept_place(four)] = KEPT_AS(a_four(min(m0 + r, m_count - 1u), 4u * four)); }
+  for (uint four = thread; four < fours; four += LOCAL_X) {
+    kept[r][kept_place(four)] = KEPT_AS(row_of_a(r, 4u * four));
+  }
 #endif
-#define NORM_ROW(r, x) {                                                                        \
-    float squares = 0.0;                                                                        \
-    [[unroll]] for (uint i = 0u; i < SUBGROUPS; i++) squares += squares_of[r][i];               \
-    inverse[r] = tv_rsqrt(tv_div(squares, float(k_count)) + eps); }
-#define NORM_FOUR(r, x) {                                                                       \
-    vec4 v = kept[r][kept_place(four)];                                                         \
-    NORM_OF(r, v)                                                                               \
-    kept[r][kept_place(four)] = v; }
-#else
-#define LOAD_FOUR(i) {                                                                          \
-    NORM_WEIGHTS(k + 4u * i)                                                                    \
-    EACH_ROW(LOAD_ROW, i) }
-#define LOAD_ROW(r, i) {                                                                        \
-    vec4 v = a_four(min(m0 + r, m_count - 1u), k + 4u * i);                                     \
-    NORM_OF(r, v)                                                                               \
-    a[r][i] = v; }
+}
+
+#if NORM
+void add_squares(uint r, uint count) {
+  float squares = 0.0;
+  FOR(i, SUBGROUPS) squares += squares_of[r][i];
+  inverse[r] = tv_rsqrt(tv_div(squares, float(count)) + eps);
+}
+
+void norm_kept(uint r, uint place) { kept[r][place] = normed_four(r, kept[r][place]); }
 #endif
 
-void main() {
-  const uint lane = gl_SubgroupInvocationID, thread = gl_SubgroupID * LANES_K + lane;
-  const uint part = gl_SubgroupID % WK, unit = gl_SubgroupID / WK;
-  const uint m0 = gl_WorkGroupID.y * ROWS;
-  const uint run = 16u * PASSES, begin = (part * LANES_K + lane) * run, round = WK * LANES_K * run;
-  uint n0 = (gl_WorkGroupID.x * UNITS + unit) * OUTPUTS;
-  Words words[COLS], ahead[COLS];
-#if !DENSE
-  float zero[COLS], scale[COLS], zero_ahead[COLS], scale_ahead[COLS];
+void load_row(uint r, uint i) { a[r][i] = KEPT_IS(kept[r][kept_place(k / 4u + i)]); }
+void load_four(uint i) { EACH_ROW(load_row, i) }
+#else
+void load_row(uint r, uint i) { a[r][i] = normed_four(r, row_of_a(r, k + 4u * i)); }
+void load_four(uint i) {
+  NORM_WEIGHTS(k + 4u * i)
+  EACH_ROW(load_row, i)
+}
 #endif
-  EACH_COLUMN(LOAD_COLUMN, min(begin, k_count - run))
-#if NORM
-  float inverse[ROWS];
-#endif
+
+/// What the products need of whole rows of a: the rows, or what normalises them.
+void prepare_rows() {
 #if KEPT
-  EACH_ROW(KEEP_ROW, 0)
+  EACH_ROW(keep_row, K_COUNT / 4u)
   barrier();
 #if NORM
-  EACH_ROW(NORM_ROW, 0)
+  EACH_ROW(add_squares, k_count)
   for (uint four = thread; four < K_COUNT / 4u; four += LOCAL_X) {
     NORM_WEIGHTS(4u * four)
-    EACH_ROW(NORM_FOUR, 0)
+    EACH_ROW(norm_kept, kept_place(four))
   }
   barrier();
 #endif
 #elif NORM
-  EACH_ROW(FIND_INVERSE, 0)
+  EACH_ROW(find_inverse, k_count)
 #endif
-  uint turn = 0u;
-  for (uint tile = gl_WorkGroupID.x * UNITS * OUTPUTS; tile < n_count; tile += tiles_apart * UNITS * OUTPUTS) {
-    float acc[ROWS][COLS];
-    EACH_RESULT(START)
+}
+
+void add_result(uint r, uint c) {
+  const float sum = dot(a[r][0], w[0]) + dot(a[r][1], w[1]) + dot(a[r][2], w[2]) +
+      dot(a[r][3], w[3]);
+#if DENSE
+  acc[r][c] = fma(sum, 1.0, acc[r][c]);
+#else
+  acc[r][c] = fma(sum, scale[c], acc[r][c]);
+#endif
+}
+
+void add_column(uint c, uint pass) {
+#if DENSE
+  unpack_16(words_of_pass(words[c], pass), 0.0, w);
+#else
+  unpack_16(words_of_pass(words[c], pass), zero[c], w);
+#endif
+  EACH_ROW(add_result, c)
+}
+
+/// Adds the products of 16 steps of k.
+void add_pass(uint first, uint pass) {
+  k = first + 16u * pass;
+  load_four(0);
+  load_four(1);
+  load_four(2);
+  load_four(3);
+  EACH_COLUMN(add_column, pass)
+}
+
+void start(uint c, uint r) { acc[r][c] = 0.0; }
+void keep(uint c, uint r) {
+  const float all = subgroupAdd(acc[r][c]);
+  if (lane == 0u) sums[turn][gl_SubgroupID][r * COLS + c] = all;
+}
+
+/// Result e of the subgroups that share the steps of k of a unit.
+float sum_of(uint unit, uint e) {
+  float sum = sums[turn][unit * WK][e];
+  FOR(s, WK - 1) sum += sums[turn][unit * WK + s + 1u][e];
+  return sum;
+}
+
+/// The outputs of the tile that begins at column `tile`.
+void store(uint tile) {
+  for (uint i = thread; i < UNITS * ROWS * OUTPUTS; i += LOCAL_X) {
+    const uint u = i / OUTPUTS % UNITS, r = i / (UNITS * OUTPUTS), o = i % OUTPUTS;
+#if GATED
+    float sum;
+    GATE(sum_of(u, r * COLS + 2u * o), sum_of(u, r * COLS + 2u * o + 1u), sum)
+#else
+    const float sum = sum_of(u, r * COLS + o);
+#endif
+    const uint m = m0 + r, n = tile + u * OUTPUTS + o;
+    if (m < m_count && n < n_count) y_store(m * n_count + n, y_T(sum));
+  }
+}
+
+void main() {
+  find_place();
+  EACH_COLUMN(load_column, min(begin, k_count - RUN))
+  prepare_rows();
+  for (uint tile = gl_WorkGroupID.x * UNITS * OUTPUTS; tile < n_count;
+      tile += tiles_apart * UNITS * OUTPUTS) {
+    EACH_RESULT(start)
     n0 = tile + unit * OUTPUTS;
-    for (uint first = begin; first < k_count; first += round) {
-      EACH_COLUMN(TAKE_COLUMN, 0)
-      uint next = first + round;
+    for (uint first = begin; first < k_count; first += ROUND_OF_K) {
+      take_columns();
+      uint next = first + ROUND_OF_K;
       if (next >= k_count) {
         next = begin;
         n0 += tiles_apart * UNITS * OUTPUTS;
       }
-      EACH_COLUMN(LOAD_COLUMN, min(next, k_count - run))
-      PASS(0)
+      EACH_COLUMN(load_column, min(next, k_count - RUN))
+      add_pass(first, 0);
 #if PASSES > 1
-      PASS(1)
+      add_pass(first, 1);
 #endif
     }
-    EACH_RESULT(KEEP)
+    EACH_RESULT(keep)
     barrier();
-    for (uint i = thread; i < UNITS * ROWS * OUTPUTS; i += LOCAL_X) {
-      const uint u = i / OUTPUTS % UNITS, r = i / (UNITS * OUTPUTS), o = i % OUTPUTS;
-#if GATED
-      float sum;
-      GATE(sum_of(turn, u, r * COLS + 2u * o), sum_of(turn, u, r * COLS + 2u * o + 1u), sum)
-#else
-      const float sum = sum_of(turn, u, r * COLS + o);
-#endif
-      const uint m = m0 + r, n = tile + u * OUTPUTS + o;
-      if (m < m_count && n < n_count) y_store(m * n_count + n, y_T(sum));
-    }
+    store(tile);
     turn ^= 1u;
   }
 }

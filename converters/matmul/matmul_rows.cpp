@@ -49,19 +49,20 @@ std::string function_text(const PointwiseProgram& program, const std::string& na
   return text;
 }
 
-/// What a kernel calls for normalised elements: NORM_WEIGHTS(k) loads what NORMED(x, result) reads
-/// for four of them, NORMED_ONE(x, k, result) computes one.
+/// What a kernel calls for normalised elements: NORM_WEIGHTS(k) loads into NORM_VARIABLES what
+/// NORMED(x, result) reads for four of them, NORMED_ONE(x, k, result) computes one.
 void add_norm(const NodeContext& c, const RowsProduct& p, Step& step) {
   step.defines.emplace_back("NORM", flag(p.norm));
   if (!p.norm) return;
   step.params.push_back(number("eps", c.node.number("eps")));
-  std::string loads, ones, fours[4];
+  std::string variables, loads, ones, fours[4];
   for (size_t i = 1; i < c.node.prologue_inputs.size(); ++i) {
     const std::string name = "norm" + std::to_string(i);
     Operand operand = src(name, c.node.prologue_inputs[i]);
     operand.vec4 = true;
     step.operands.push_back(operand);
-    loads += "const " + name + "_V " + name + "_ = " + name + "_vec4(k_); ";
+    variables += name + "_V " + name + "_; ";
+    loads += name + "_ = " + name + "_vec4(k_); ";
     ones += ", " + name + "_raw(k_)";
     for (int lane = 0; lane < 4; ++lane) fours[lane] += ", " + name + "_." + "xyzw"[lane];
   }
@@ -71,6 +72,7 @@ void add_norm(const NodeContext& c, const RowsProduct& p, Step& step) {
     normed += "{ float r_; normed(x_." + at + fours[lane] + ", r_); y_." + at + " = r_; } ";
   }
   step.defines.emplace_back("NORM_FUNCTION", function_text(*c.node.prologue, "normed"));
+  step.defines.emplace_back("NORM_VARIABLES", variables);
   step.defines.emplace_back("NORM_WEIGHTS(k_)", loads);
   step.defines.emplace_back("NORMED(x_, y_)", normed);
   step.defines.emplace_back("NORMED_ONE(x_, k_, y_)", "normed(x_" + ones + ", y_);");

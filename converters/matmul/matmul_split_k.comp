@@ -1,8 +1,8 @@
-// y[i] = sum over s < SPLIT of part[s * total + i], in order: what workgroups that share the steps of
-// k of a product have found, through the fused epilogue.
+// y[i] = sum over s < SPLIT of part[s * total + i], in order: what workgroups that share the steps
+// of k of a product have found, through the fused epilogue.
 //
-// FOURS: total is a multiple of 4, and an invocation takes four neighbours. All parts are read before
-// the first is added, so that the loads are under way at once.
+// FOURS: total is a multiple of 4, and an invocation takes four neighbours. All parts are read
+// before the first is added, so that the loads are under way at once.
 // Grid: flat, one invocation for each element, or each four.
 
 void main() {

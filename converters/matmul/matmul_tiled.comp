@@ -1,19 +1,29 @@
-// y[z][m][n] = sum over k of a[z][m][k] * b[z][k][n] for floats, summed in fp32.
+// y[z][m][n] = sum over k of a[z][m][k] * b[z][k][n] for floats, summed in fp32, by tiles
+// (tiled.glsl).
 //
-// Tiles of BM x BN outputs a workgroup and RM x RN an invocation, BK steps of k at a time through
-// shared memory; sums are kept in blocks of BLOCK steps of k, so that the rounding error grows with
-// k / BLOCK and not with k. a, b: any strides; A_BY_ROWS (B_BY_ROWS): neighbours in a row are
-// neighbours in memory, else those in a column, so that the loads coalesce. SPLIT workgroups share
-// the steps of k of a tile, k_per_split each, a multiple of BK; y is then [SPLIT][z][m][n] of sums
-// (matmul_split_k.comp). Grid: (ceil(n_count / BN), ceil(m_count / BM), SPLIT * z); local (BM / RM)
-// * (BN / RN).
+// b: any strides; B_BY_ROWS as A_BY_ROWS there. SPLIT workgroups share the steps of k of a tile,
+// k_per_split each, a multiple of BK; y is then [SPLIT][z][m][n] of sums (matmul_split_k.comp).
+// Grid: (ceil(n_count / BN), ceil(m_count / BM), SPLIT * z).
 
 #include "batch.glsl"
 #include "epilogue.glsl"
+#include "tiled.glsl"
 
-const uint THREADS_N = BN / RN, THREADS_M = BM / RM;
-shared float tile_a[BK][BM + 1];
-shared float tile_b[BK][BN + 1];
+/// Columns from n0 on of the matrix of b that begins at `from`.
+void load_b(uint from, uint n0, uint k0, uint k_end) {
+  [[unroll]] for (uint e = gl_LocalInvocationID.x; e < BN * BK; e += LOCAL_X) {
+#if B_BY_ROWS
+    const uint n = e % BN, k = e / BN;
+#else
+    const uint k = e % BK, n = e / BK;
+#endif
+    float v = 0.0;
+    if (n0 + n < n_count && k0 + k < k_end) {
+      v = float(b_raw(from + (k0 + k) * b_k + (n0 + n) * b_n));
+    }
+    tile_b[k][n] = v;
+  }
+}
 
 void main() {
   const uint thread = gl_LocalInvocationID.x, tx = thread % THREADS_N, ty = thread / THREADS_N;
@@ -24,61 +34,22 @@ void main() {
 #else
   const uint z = gl_WorkGroupID.z, k_first = 0u, k_end = k_count;
 #endif
-  const uint base_a = BATCH_OFFSET(z, az), base_b = BATCH_OFFSET(z, bz);
-
-  float acc[RM][RN], block[RM][RN];
-  [[unroll]] for (uint i = 0u; i < RM; i++) {
-    [[unroll]] for (uint j = 0u; j < RN; j++) acc[i][j] = block[i][j] = 0.0;
-  }
-
+  const uint from_a = BATCH_OFFSET(z, az), from_b = BATCH_OFFSET(z, bz);
+  float sums[RM][RN], block[RM][RN];
+  clear(sums);
+  clear(block);
   for (uint k0 = k_first; k0 < k_end; k0 += BK) {
-    [[unroll]] for (uint e = thread; e < BM * BK; e += LOCAL_X) {
-#if A_BY_ROWS
-      const uint k = e % BK, m = e / BK;
-#else
-      const uint m = e % BM, k = e / BM;
-#endif
-      float v = 0.0;
-      if (m0 + m < m_count && k0 + k < k_end) {
-        v = float(a_raw(base_a + (m0 + m) * a_m + (k0 + k) * a_k));
-      }
-      tile_a[k][m] = v;
-    }
-    [[unroll]] for (uint e = thread; e < BN * BK; e += LOCAL_X) {
-#if B_BY_ROWS
-      const uint n = e % BN, k = e / BN;
-#else
-      const uint k = e % BK, n = e / BK;
-#endif
-      float v = 0.0;
-      if (n0 + n < n_count && k0 + k < k_end) {
-        v = float(b_raw(base_b + (k0 + k) * b_k + (n0 + n) * b_n));
-      }
-      tile_b[k][n] = v;
-    }
+    load_a(from_a, m0, k0, k_end);
+    load_b(from_b, n0, k0, k_end);
     barrier();
-    [[unroll]] for (uint k = 0u; k < BK; k++) {
-      float a[RM], b[RN];
-      [[unroll]] for (uint i = 0u; i < RM; i++) a[i] = tile_a[k][ty + i * THREADS_M];
-      [[unroll]] for (uint j = 0u; j < RN; j++) b[j] = tile_b[k][tx + j * THREADS_N];
-      [[unroll]] for (uint i = 0u; i < RM; i++) {
-        [[unroll]] for (uint j = 0u; j < RN; j++) block[i][j] = fma(a[i], b[j], block[i][j]);
-      }
-    }
-    if ((k0 + BK) % BLOCK == 0u || k0 + BK >= k_end) {
-      [[unroll]] for (uint i = 0u; i < RM; i++) {
-        [[unroll]] for (uint j = 0u; j < RN; j++) {
-          acc[i][j] += block[i][j];
-          block[i][j] = 0.0;
-        }
-      }
-    }
+    add_products(tx, ty, block);
+    if ((k0 + BK) % BLOCK == 0u || k0 + BK >= k_end) add_block(block, sums);
     barrier();
   }
   EACH_STORE(r, RM * RN) {
     const uint m = m0 + ty + r / RN * THREADS_M, n = n0 + tx + r % RN * THREADS_N;
     float v;
-    PICK(q, r, RM * RN, v = acc[q / RN][q % RN])
+    PICK(q, r, RM * RN, v = sums[q / RN][q % RN])
     if (m < m_count && n < n_count) y_store((gl_WorkGroupID.z * m_count + m) * n_count + n, y_T(v));
   }
 }

@@ -1,5 +1,5 @@
-// Rows of a matrix of weights, PASSES times 16 elements at once, for products of few rows. DENSE: b holds
-// floats; else it is quantised (quantised_words.glsl). WIDE: elements of 4 bits, 32 at once.
+// Rows of a matrix of weights, PASSES times 16 elements at once, for products of few rows. DENSE: b
+// holds floats; else it is quantised (quantised_words.glsl). WIDE: elements of 4 bits, 32 at once.
 
 #if DENSE
 #define PASSES 1

@@ -1,5 +1,6 @@
 // Batch norm as reductions and pointwise steps. The inference form folds into the convolution
-// before it where there is one (csrc/passes/fold_batch_norm.cpp), so what arrives here is the rest.
+// before it where there is one (csrc/passes/simplify/fold_batch_norm.cpp), so what arrives here is
+// the rest.
 
 #include "converters/kit/reduction.h"
 #include "converters/kit/steps.h"
@@ -179,15 +180,24 @@ Converter training_form(std::string op, size_t first_running) {
           }};
 }
 
+/// Of the result, and of `others`: statistics.
+TypeRule types(const std::string& others = "") {
+  return "input [n c *s], weight [c], bias [c], running_mean [c], running_var [c] -> [n c *s]" +
+         others;
+}
+
 const RegisterConverter batch_norms{
-    with_float32_statistics(inference_form("aten::_native_batch_norm_legit_no_training")),
-    inference_form("aten::batch_norm"),
-    inference_form("aten::native_batch_norm"),
-    inference_form("aten::cudnn_batch_norm"),
-    inference_form("aten::_native_batch_norm_legit"),
-    training_form("aten::_native_batch_norm_legit.no_stats", 0),
-    training_form("aten::_native_batch_norm_legit_functional", 3),
-    training_form("aten::_batch_norm_with_update_functional", 4),
+    with_float32_statistics(
+        typed(inference_form("aten::_native_batch_norm_legit_no_training"), types(", [.], [.]"))),
+    typed(inference_form("aten::batch_norm"), types()),
+    typed(inference_form("aten::native_batch_norm"), types(", [.], [.]")),
+    typed(inference_form("aten::cudnn_batch_norm"), types(", [.], [.]")),
+    typed(inference_form("aten::_native_batch_norm_legit"), types(", [.], [.]")),
+    typed(training_form("aten::_native_batch_norm_legit.no_stats", 0), types(", [.], [.]")),
+    typed(training_form("aten::_native_batch_norm_legit_functional", 3),
+          types(", [.], [.], [c], [c]")),
+    typed(training_form("aten::_batch_norm_with_update_functional", 4),
+          types(", [.], [.], [.], [c], [c]")),
 };
 
 }  // namespace

@@ -156,6 +156,42 @@ Graph group_example(const std::string& op, DType dtype) {
 
 using Examples = decltype(Converter::examples);
 
+/// Over the last dimensions, those of normalized_shape.
+void layer_norm_types(NodeTypes& t) {
+  const Shape shape = t.shape("input");
+  const std::vector<Expr> last = t.node().exprs("normalized_shape");
+  t.want(!last.empty() && last.size() <= shape.size(),
+         "normalized_shape has " + std::to_string(last.size()) + " sizes");
+  const auto lead = static_cast<std::ptrdiff_t>(shape.size() - last.size());
+  t.equal(Shape(shape.begin() + lead, shape.end()), last, "the end of argument 'input'");
+  for (const char* arg : {"weight", "bias"}) {
+    if (t.has(arg)) t.equal(t.shape(arg), last, arg);
+  }
+  t.gives(shape);
+  Shape of_rows(shape.begin(), shape.begin() + lead);
+  of_rows.resize(shape.size(), Expr(1));
+  for (size_t i = 1; i < t.results(); ++i) t.gives(of_rows, i);
+}
+
+void group_norm_types(NodeTypes& t) {
+  const Shape shape = t.shape("input");
+  t.want(shape.size() >= 2, "wants two dimensions");
+  const bool native = t.node().find("group") != nullptr;
+  const int64_t groups = t.integer(native ? "group" : "num_groups", 1);
+  t.want(groups > 0, "wants groups");
+  t.equal(mod(shape[1], groups), 0, "what is left of the channels");
+  for (const char* arg : {"weight", "bias"}) {
+    if (t.has(arg)) t.equal(t.shape(arg), {shape[1]}, arg);
+  }
+  if (native) {
+    t.equal(t.node().expr("N"), shape[0], "argument 'N'");
+    t.equal(t.node().expr("C"), shape[1], "argument 'C'");
+    t.equal(t.node().expr("HxW"), product(Shape(shape.begin() + 2, shape.end())), "argument 'HxW'");
+  }
+  t.gives(shape);
+  for (size_t i = 1; i < t.results(); ++i) t.gives({shape[0], groups}, i);
+}
+
 Converter norm(std::string op, decltype(Converter::convert) convert, Examples examples) {
   return {.op = std::move(op),
           .unsupported = unsupported,
@@ -167,13 +203,17 @@ Converter norm(std::string op, decltype(Converter::convert) convert, Examples ex
 }
 
 Converter trailing_norm(std::string op, decltype(Converter::convert) convert) {
-  return norm(op, std::move(convert), [op] { return trailing_examples(op); });
+  return typed(norm(op, std::move(convert), [op] { return trailing_examples(op); }),
+               layer_norm_types);
 }
 
 Converter grouped_norm(std::string op) {
-  return norm(op, group_norm, [op] {
-    return std::vector<Graph>{group_example(op, DType::kF32), group_example(op, DType::kF16)};
-  });
+  return typed(norm(op, group_norm,
+                    [op] {
+                      return std::vector<Graph>{group_example(op, DType::kF32),
+                                                group_example(op, DType::kF16)};
+                    }),
+               group_norm_types);
 }
 
 const RegisterConverter norms{

@@ -4,53 +4,71 @@
 
 const uint WIDE = 2u * LANES;
 
-void main() {
-  const uint row = lane_uniform(gl_WorkGroupID.x), start = row * count;
-  const uint last = count - WIDE, repeated = (BLOCKS - 1u) * WIDE - last;
-  const uint lane = gl_SubgroupInvocationID;
-  float v[BLOCKS][2];
-  float center = 0.0;
+/// Whether element (h, lane) of block b is one that the block before has, too.
+bool repeats(uint b, uint h) {
+  const uint repeated = BLOCKS * WIDE - count;
+  return b == BLOCKS - 1u && h * LANES + gl_SubgroupInvocationID < repeated;
+}
+
+/// Where block b begins in a row.
+uint column_of(uint b) { return b == BLOCKS - 1u ? count - WIDE : b * WIDE; }
+
+/// The row that begins at `start`, less its mean (RMS: as it is); gives the mean.
+float load_row(uint start, out float v[BLOCKS][2]) {
+  float sum = 0.0;
   [[unroll]] for (uint b = 0u; b < BLOCKS; b++) {
-    const uint at = start + (b == BLOCKS - 1u ? last : b * WIDE);
     [[unroll]] for (uint h = 0u; h < 2u; h++) {
-      v[b][h] = x_lane(at + h * LANES);
-      center += mix(v[b][h], 0.0, b == BLOCKS - 1u && h * LANES + lane < repeated);
+      v[b][h] = x_lane(start + column_of(b) + h * LANES);
+      sum += mix(v[b][h], 0.0, repeats(b, h));
     }
   }
 #if RMS
-  center = 0.0;
+  return 0.0;
 #else
-  center = tv_div(lane_sum(center), float(count));
+  const float center = tv_div(lane_sum(sum), float(count));
+  [[unroll]] for (uint b = 0u; b < BLOCKS; b++) {
+    [[unroll]] for (uint h = 0u; h < 2u; h++) v[b][h] -= center;
+  }
+  return center;
 #endif
+}
 
+/// 1 / the square root of the mean square.
+float inverse_of(float v[BLOCKS][2]) {
   float spread = 0.0;
   [[unroll]] for (uint b = 0u; b < BLOCKS; b++) {
     [[unroll]] for (uint h = 0u; h < 2u; h++) {
-      v[b][h] -= center;
-      const float d = mix(v[b][h], 0.0, b == BLOCKS - 1u && h * LANES + lane < repeated);
+      const float d = mix(v[b][h], 0.0, repeats(b, h));
       spread = fma(d, d, spread);
     }
   }
-  const float inverse = tv_rsqrt(tv_div(lane_sum(spread), float(count)) + eps);
+  return tv_rsqrt(tv_div(lane_sum(spread), float(count)) + eps);
+}
 
-  lane_held held[BLOCKS];
-  [[unroll]] for (uint b = 0u; b < BLOCKS; b++) {
-    const uint column = b == BLOCKS - 1u ? last : b * WIDE;
-    float r = v[b][0] * inverse, s = v[b][1] * inverse;
+lane_held store_block(uint start, uint column, float left, float right) {
 #if WEIGHT
-    r *= w_lane(column);
-    s *= w_lane(column + LANES);
+  left *= w_lane(column);
+  right *= w_lane(column + LANES);
 #endif
 #if BIAS
-    r += b_lane(column);
-    s += b_lane(column + LANES);
+  left += b_lane(column);
+  right += b_lane(column + LANES);
 #endif
-    held[b] = y_lane_store2(start + column, r, s);
+  return y_lane_store2(start + column, left, right);
+}
+
+void main() {
+  const uint row = lane_uniform(gl_WorkGroupID.x), start = row * count;
+  float v[BLOCKS][2];
+  const float center = load_row(start, v), inverse = inverse_of(v);
+  lane_held held[BLOCKS];
+  [[unroll]] for (uint b = 0u; b < BLOCKS; b++) {
+    held[b] = store_block(start, column_of(b), v[b][0] * inverse, v[b][1] * inverse);
   }
   LANE_WAIT
   [[unroll]] for (uint b = 0u; b < BLOCKS; b++) y_lane_release(held[b]);
 
-  if (lane == 0u) {
+  if (gl_SubgroupInvocationID == 0u) {
 #if MEAN
     mean_store(row, center);
 #endif

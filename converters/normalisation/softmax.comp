@@ -1,8 +1,9 @@
 // y = exp(x - max) / sum(exp(x - max)) along `count` elements that lie `inner` apart, or, with LOG,
 // x - max - log(sum(…)). A row that holds a nan, or only -inf, is all nan.
 //
-// x: any type, taken as float; y: of x's shape. Rows are numbered (outer, inner). KEEP: an invocation
-// keeps so many vectors of its row in registers (inner is 1, count a multiple of 4), else 0.
+// x: any type, taken as float; y: of x's shape. Rows are numbered (outer, inner). KEEP: an
+// invocation keeps so many vectors of its row in registers (inner is 1, count a multiple of 4),
+// else 0.
 // Grid: as workgroup_reduction.glsl shares `rows` rows out.
 
 #include "workgroup_reduction.glsl"
@@ -11,84 +12,133 @@
 shared float partial_[LOCAL_X];
 #endif
 
+#define MINUS_INF uintBitsToFloat(0xff800000u)
+
 float larger(float a, float b) { return a > b ? a : b; }
 float plus(float a, float b) { return a + b; }
 
-void main() {
-  TV_ROW
-  if (row >= rows) return;
+/// The largest v of the invocations of a row, and the sum; each of them gets it.
+float largest_of_row(float v) {
+#if !PER_INVOCATION
+  TV_WORKGROUP_REDUCE(partial_, v, larger)
+#endif
+  return v;
+}
+float sum_of_row(float v) {
+#if !PER_INVOCATION
+  TV_WORKGROUP_REDUCE(partial_, v, plus)
+#endif
+  return v;
+}
+
+/// An invocation's elements (KEEP: vectors of four) of a row that begins at `start`: first, first +
+/// step, ….
+struct Part {
+  uint start, first, step;
+};
+
 #if KEEP
-  const uint base = row * count;
-  vec4 kept[KEEP];
-  float peak = uintBitsToFloat(0xff800000u);
+// this invocation's vectors: x, then x - peak, then without LOG e to the power of that
+vec4 kept[KEEP];
+
+Part part_of(uint row, uint first, uint step) { return Part(row * count, first, step); }
+
+uint column_of_kept(const Part part, uint k) { return 4u * (part.first + k * part.step); }
+
+/// The largest of the invocation's elements, which it loads.
+float largest_of(const Part part) {
+  float most = MINUS_INF;
   [[unroll]] for (uint k = 0u; k < KEEP; k++) {
-    const uint c = 4u * (first + k * step);
-    kept[k] = vec4(uintBitsToFloat(0xff800000u));
-    if (c < count) kept[k] = vec4(x_load4(base + c));
-    peak = larger(peak, larger(larger(kept[k].x, kept[k].y), larger(kept[k].z, kept[k].w)));
+    const uint c = column_of_kept(part, k);
+    kept[k] = vec4(MINUS_INF);
+    if (c < count) kept[k] = vec4(x_load4(part.start + c));
+    most = larger(most, larger(larger(kept[k].x, kept[k].y), larger(kept[k].z, kept[k].w)));
   }
-  TV_WORKGROUP_REDUCE(partial_, peak, larger)
-  float weight = 0.0;
+  return most;
+}
+
+/// The sum of its powers.
+float sum_of(const Part part, float most) {
+  float sum = 0.0;
   [[unroll]] for (uint k = 0u; k < KEEP; k++) {
-    if (4u * (first + k * step) < count) {
-      kept[k] -= peak;
-      const vec4 e = vec4(tv_exp(kept[k].x), tv_exp(kept[k].y), tv_exp(kept[k].z), tv_exp(kept[k].w));
-      weight += (e.x + e.y) + (e.z + e.w);
+    if (column_of_kept(part, k) < count) {
+      kept[k] -= most;
+      const vec4 e = vec4(tv_exp(kept[k].x), tv_exp(kept[k].y), tv_exp(kept[k].z),
+          tv_exp(kept[k].w));
+      sum += (e.x + e.y) + (e.z + e.w);
 #if !LOG
       kept[k] = e;
 #endif
     }
   }
-  TV_WORKGROUP_REDUCE(partial_, weight, plus)
+  return sum;
+}
+
+void store(const Part part, float most, float sum) {
 #if LOG
-  const float offset = -tv_log(weight);
+  const float offset = -tv_log(sum);
 #else
-  const float factor = tv_div(1.0, weight);
+  const float factor = tv_div(1.0, sum);
 #endif
   [[unroll]] for (uint k = 0u; k < KEEP; k++) {
-    const uint c = 4u * (first + k * step);
+    const uint c = column_of_kept(part, k);
     if (c < count) {
 #if LOG
-      y_store4(base + c, y_V(kept[k] + offset));
+      y_store4(part.start + c, y_V(kept[k] + offset));
 #else
-      y_store4(base + c, y_V(kept[k] * factor));
+      y_store4(part.start + c, y_V(kept[k] * factor));
 #endif
     }
   }
+}
 #else
+Part part_of(uint row, uint first, uint step) {
   const uint outer = row / inner;
-  const uint start = outer * count * inner + (row - outer * inner);
+  return Part(outer * count * inner + (row - outer * inner), first, step);
+}
 
-  float most = uintBitsToFloat(0xff800000u);
-  for (uint c = first; c < count; c += step) most = larger(most, float(x_load(start + c * inner)));
-#if !PER_INVOCATION
-  TV_WORKGROUP_REDUCE(partial_, most, larger)
-#endif
+float largest_of(const Part part) {
+  float most = MINUS_INF;
+  for (uint c = part.first; c < count; c += part.step) {
+    most = larger(most, float(x_load(part.start + c * inner)));
+  }
+  return most;
+}
 
-  // Blocks of 64 keep the rounding error of a long sum small.
+// Blocks of 64 keep the rounding error of a long sum small.
+float sum_of(const Part part, float most) {
   float sum = 0.0;
-  for (uint c = first; c < count;) {
-    const uint stop = min(count, c + 64u * step);
+  for (uint c = part.first; c < count;) {
+    const uint stop = min(count, c + 64u * part.step);
     float block = 0.0;
-    for (; c < stop; c += step) block += tv_exp(float(x_load(start + c * inner)) - most);
+    for (; c < stop; c += part.step) block += tv_exp(float(x_load(part.start + c * inner)) - most);
     sum += block;
   }
-#if !PER_INVOCATION
-  TV_WORKGROUP_REDUCE(partial_, sum, plus)
-#endif
+  return sum;
+}
 
+void store(const Part part, float most, float sum) {
 #if LOG
   const float shift = tv_log(sum);
-  for (uint c = first; c < count; c += step) {
-    const uint at = start + c * inner;
-    y_store(at, y_T((float(x_load(at)) - most) - shift));
-  }
 #else
   const float scale = tv_div(1.0, sum);
-  for (uint c = first; c < count; c += step) {
-    const uint at = start + c * inner;
+#endif
+  for (uint c = part.first; c < count; c += part.step) {
+    const uint at = part.start + c * inner;
+#if LOG
+    y_store(at, y_T((float(x_load(at)) - most) - shift));
+#else
     y_store(at, y_T(tv_exp(float(x_load(at)) - most) * scale));
+#endif
   }
+}
 #endif
-#endif
+
+void main() {
+  TV_ROW
+  if (row >= rows) return;
+  const Part part = part_of(row, first, step);
+  const float most = largest_of_row(largest_of(part));
+  const float sum = sum_of_row(sum_of(part, most));
+  store(part, most, sum);
 }

@@ -1,6 +1,8 @@
 // softmax, log_softmax and their gradients along one dimension.
 
+#include "converters/kit/row_types.h"
 #include "converters/kit/rows.h"
+#include "converters/kit/shape_types.h"
 
 namespace tv {
 namespace {
@@ -98,8 +100,11 @@ Converter softmax(std::string op, bool log) {
       .convert = forward(log),
       .prologue_arg = "self",
       .epilogue = true,
+      .types = types::of_rows(types::kSame),
       .examples = [op] { return forward_examples(op); }};
 }
+
+void along_a_dim(NodeTypes& t) { t.wrap(t.integer("dim", -1), t.rank("output")); }
 
 Converter softmax_backward(std::string op, bool log) {
   return {.op = op,
@@ -111,6 +116,7 @@ Converter softmax_backward(std::string op, bool log) {
               },
           .convert = backward(log),
           .epilogue = true,
+          .types = TypeRule("output [*s], grad_output [*s] -> [*s]") & along_a_dim,
           .examples = [op] { return backward_examples(op); }};
 }
 

@@ -2,8 +2,8 @@
 // along `count` elements that lie `inner` apart; g: gradient of the result y.
 //
 // Where one y is nearly 1, g - sum(g y) cancels. So the mean is taken in two steps, as those of
-// variances are: what the first leaves, sum((g - first) y), is small and nearly exact. That needs a y
-// whose sum is 1 but for rounding; any other has the plain formula.
+// variances are: what the first leaves, sum((g - first) y), is small and nearly exact. That needs a
+// y whose sum is 1 but for rounding; any other has the plain formula.
 //
 // Grid: as workgroup_reduction.glsl shares rows out, `rows` of them, numbered (outer, inner).
 
@@ -21,16 +21,13 @@ shared sum_T partial_[LOCAL_X];
 
 sum_T plus(sum_T a, sum_T b) { return a + b; }
 
-// 2^-19, that of a softmax's sum: the fewer invocations share a row, the more each adds up, and rows of
-// 2053 elements reach 2^-20 with 4 or 8 of them.
+// 2^-19, that of a softmax's sum: the fewer invocations share a row, the more each adds up, and
+// rows of 2053 elements reach 2^-20 with 4 or 8 of them.
 const float kRounding = 1.9073486328125e-6;
 
-void main() {
-  TV_ROW
-  if (row >= rows) return;
-  const uint outer = row / inner;
-  const uint start = outer * count * inner + (row - outer * inner);
-
+/// Of every step-th element of the row that begins at `start`, from the first-th on; long rows in
+/// blocks of 64.
+sum_T sum_of(uint start, uint first, uint step) {
   sum_T sum = sum_T(0.0);
   for (uint c = first; c < count;) {
     const uint stop = min(count, c + 64u * step);
@@ -46,21 +43,40 @@ void main() {
     }
     sum += block;
   }
+  return sum;
+}
+
+#if !LOG
+/// What `mean` leaves of it: the sum of (g - mean) y.
+float left_of(uint start, uint first, uint step, float mean) {
+  float left = 0.0;
+  for (uint c = first; c < count;) {
+    const uint stop = min(count, c + 64u * step);
+    float block = 0.0;
+    for (; c < stop; c += step) {
+      const uint at = start + c * inner;
+      block += (g_load(at) - mean) * y_load(at);
+    }
+    left += block;
+  }
+  return left;
+}
+#endif
+
+void main() {
+  TV_ROW
+  if (row >= rows) return;
+  const uint outer = row / inner;
+  const uint start = outer * count * inner + (row - outer * inner);
+
+  sum_T sum = sum_of(start, first, step);
 #if !PER_INVOCATION
   TV_WORKGROUP_REDUCE(partial_, sum, plus)
 #endif
 
 #if !LOG
   sum_T rest = sum_T(0.0);
-  for (uint c = first; c < count;) {
-    const uint stop = min(count, c + 64u * step);
-    float block = 0.0;
-    for (; c < stop; c += step) {
-      const uint at = start + c * inner;
-      block += (g_load(at) - sum.x) * y_load(at);
-    }
-    rest.x += block;
-  }
+  rest.x = left_of(start, first, step, sum.x);
 #if !PER_INVOCATION
   TV_WORKGROUP_REDUCE(partial_, rest, plus)
 #endif

@@ -4,6 +4,14 @@
 
 const uint WIDE = 2u * LANES;
 
+float result(float e, float by) {
+#if LOG
+  return e - by;
+#else
+  return e * by;
+#endif
+}
+
 void main() {
   const uint start = lane_uniform(gl_WorkGroupID.x) * count;
   const uint last = count - WIDE, repeated = (BLOCKS - 1u) * WIDE - last;
@@ -32,16 +40,14 @@ void main() {
   }
   sum = lane_sum(sum);
 #if LOG
-  const float shift = tv_log(sum);
-#define RESULT(e) ((e) - shift)
+  const float by = tv_log(sum);
 #else
-  const float scale = tv_div(1.0, sum);
-#define RESULT(e) ((e) * scale)
+  const float by = tv_div(1.0, sum);
 #endif
   lane_held held[BLOCKS];
   [[unroll]] for (uint b = 0u; b < BLOCKS; b++) {
     const uint at = start + (b == BLOCKS - 1u ? last : b * WIDE);
-    held[b] = y_lane_store2(at, y_T(RESULT(v[b][0])), y_T(RESULT(v[b][1])));
+    held[b] = y_lane_store2(at, y_T(result(v[b][0], by)), y_T(result(v[b][1], by)));
   }
   LANE_WAIT
   [[unroll]] for (uint b = 0u; b < BLOCKS; b++) y_lane_release(held[b]);

@@ -1,7 +1,7 @@
 // out_k[i] = program_k(in_0[i], in_1[i], …) over `numel` elements; the generated tv_pointwise does
 // the work. Grid: flat; each invocation computes UNROLL elements (UNROLL x 4 with VEC4), one
-// workgroup's width apart, so that neighbours in a workgroup touch neighbours in memory. With RUN, each
-// reads RUN vectors before it writes the first.
+// workgroup's width apart, so that neighbours in a workgroup touch neighbours in memory. With RUN,
+// each reads RUN vectors before it writes the first.
 
 #ifdef RUN
 void main() {

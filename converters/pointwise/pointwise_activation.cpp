@@ -127,9 +127,16 @@ void expand_prelu(const NodeContext& c, Rewriter& r) {
 }
 
 const RegisterConverter expanded({
-    {.op = "aten::log_sigmoid_forward", .expand = expand_log_sigmoid},
-    {.op = "aten::_prelu_kernel_backward", .expand = expand_prelu_backward},
-    {.op = "aten::prelu", .expand = expand_prelu},
+    {.op = "aten::log_sigmoid_forward",
+     .expand = expand_log_sigmoid,
+     .types = "self [*s] -> [*s], [*]"},
+    {.op = "aten::_prelu_kernel_backward",
+     .expand = expand_prelu_backward,
+     .types = "self [*s], grad_output [*s], weight ~[*s] -> [*s], [*s]"},
+    {.op = "aten::prelu",
+     .expand = expand_prelu,
+     .types = "self [n c *s], weight [c] -> [n c *s] | self [*s], weight [1] -> [*s] | "
+              "self [*s], weight [] -> [*s]"},
 });
 
 }  // namespace

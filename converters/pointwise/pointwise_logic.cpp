@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "converters/kit/pointwise_rules.h"
+#include "converters/kit/shape_types.h"
 
 namespace tv {
 namespace {
@@ -14,8 +15,13 @@ PointwiseRule two(const char* op, const char* function, Compute compute = Comput
   return {.op = op, .function = function, .args = kTwo, .compute = compute};
 }
 
-PointwiseRule cast(const char* op, const char* arg) {
-  return {.op = op, .function = "cast", .args = {arg}, .compute = Compute::kSelf};
+PointwiseRule cast(const char* op, const char* arg, Moves moves, TypeRule types = {}) {
+  return {.op = op,
+          .function = "cast",
+          .args = {arg},
+          .compute = Compute::kSelf,
+          .moves = moves,
+          .types = std::move(types)};
 }
 
 /// A None keeps torch's default: nan 0, infinities the largest finite values of the type.
@@ -85,9 +91,9 @@ const RegisterPointwise selection({
 });
 
 const RegisterPointwise casts({
-    cast("aten::_to_copy", "self"),
-    cast("prims::convert_element_type", "a"),
-    cast("aten::copy", "src"),
+    cast("aten::_to_copy", "self", Moves::kCasts, types::kSame),
+    cast("prims::convert_element_type", "a", Moves::kCasts),
+    cast("aten::copy", "src", Moves::kNothing, "self [*s], src ~[*s] -> [*s]"),
 });
 
 }  // namespace

@@ -129,8 +129,10 @@ void frexp(const NodeContext& c, Rewriter& r) {
 
 std::string frexp_unsupported(const NodeContext& c) { return floats_only(c, "self"); }
 
-const RegisterConverter pairs{
-    {.op = "aten::frexp.Tensor", .unsupported = frexp_unsupported, .expand = frexp}};
+const RegisterConverter pairs{{.op = "aten::frexp.Tensor",
+                               .unsupported = frexp_unsupported,
+                               .expand = frexp,
+                               .types = "self [*s] -> [*s], [*s]"}};
 
 }  // namespace
 }  // namespace tv

@@ -99,6 +99,7 @@ const RegisterPointwise unary({
     real("aten::log_sigmoid", "tv_log_sigmoid($0)", "3", "every"),
     real("aten::special_entr",
          "$0 > 0.0 ? -$0 * tv_log($0) : $0 == 0.0 ? 0.0 : $0 < 0.0 ? -TV_INF : $0", "2", "every"),
+    real("aten::special_log_ndtr", "tv_log_ndtr($0)", "8", "every"),
 });
 
 }  // namespace

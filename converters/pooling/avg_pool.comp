@@ -3,6 +3,8 @@
 // The divisor is `divisor` where it is not 0, else the window's size: clipped to the padded input,
 // or without INCLUDE_PAD to the input. ADAPTIVE: window oh is [floor(oh H / OH), ceil((oh + 1) H /
 // OH)).
+// Small windows are summed in the order in which torch does it, so that results that are quantised
+// have its bits; of large ones the sums of rows are added, which rounds less.
 // x: planes × height × width, y: planes × out_height × out_width. One output an invocation.
 
 void main() {
@@ -32,11 +34,12 @@ void main() {
 #endif
   const int area = divisor != 0 ? divisor : window;
 #endif
+  const bool by_rows = (bottom - top) * (right - left) > 64;
   float sum = 0.0;
   for (int ih = top; ih < bottom; ++ih) {
-    float block = 0.0;
+    float block = by_rows ? 0.0 : sum;
     for (int iw = left; iw < right; ++iw) block += x_load(plane + uint(ih) * width + uint(iw));
-    sum += block;
+    sum = by_rows ? sum + block : block;
   }
   y_store(id, top < bottom && left < right ? tv_div(sum, float(area)) : 0.0);
 }

@@ -1,6 +1,7 @@
 // Average pooling in one and two dimensions, its adaptive form, and their gradients.
 
 #include "converters/kit/reduction.h"
+#include "converters/pooling/pool_types.h"
 #include "converters/pooling/pool_window.h"
 
 namespace tv {
@@ -137,14 +138,19 @@ Converter pool(std::string op, int dims) {
                            : floats;
               },
           .convert = [dims](const NodeContext& c, Builder& b) { forward(c, b, {.dims = dims}); },
+          .prologue_arg = "self",
           .epilogue = true,
+          .moves = Moves::kMeans,
+          .types = types::pool(static_cast<size_t>(dims)),
           .examples = [op, dims] { return forward_examples(op, dims); }};
 }
 
 Converter adaptive(std::string op, int dims) {
   return {.op = std::move(op),
           .unsupported = self_floats,
-          .expand = [dims](const NodeContext& c, Rewriter& r) { adaptive_expand(c, r, dims); }};
+          .expand = [dims](const NodeContext& c, Rewriter& r) { adaptive_expand(c, r, dims); },
+          .moves = Moves::kMeans,
+          .types = types::adaptive_pool(static_cast<size_t>(dims))};
 }
 
 const RegisterConverter avg_pools{
@@ -158,17 +164,21 @@ const RegisterConverter avg_pools{
          [](const NodeContext& c, Builder& b) {
            forward(c, b, {.dims = static_cast<int>(c.node.integer("dims")), .adaptive = true});
          },
+     .prologue_arg = "self",
      .epilogue = true,
+     .moves = Moves::kMeans,
      .examples = adaptive_examples},
     {.op = "aten::avg_pool2d_backward",
      .unsupported = self_floats,
      .convert = [](const NodeContext& c, Builder& b) { backward(c, b, {}); },
      .epilogue = true,
+     .types = types::pool_backward(2),
      .examples = backward_examples},
     {.op = "aten::_adaptive_avg_pool2d_backward",
      .unsupported = self_floats,
      .convert = [](const NodeContext& c, Builder& b) { backward(c, b, {.adaptive = true}); },
      .epilogue = true,
+     .types = types::adaptive_pool_backward(2),
      .examples = adaptive_backward_examples},
 };
 

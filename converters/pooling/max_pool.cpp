@@ -1,5 +1,6 @@
 // Max pooling in one and two dimensions, with torch's flattened indices, and its gradient.
 
+#include "converters/pooling/pool_types.h"
 #include "converters/pooling/pool_window.h"
 
 namespace tv {
@@ -80,6 +81,8 @@ Converter max_pool(std::string op, int dims) {
               },
           .convert = [dims](const NodeContext& c, Builder& b) { forward(c, b, dims); },
           .epilogue = true,
+          .moves = Moves::kLargest,
+          .types = types::pool(static_cast<size_t>(dims)),
           .examples = [op, dims] { return forward_examples(op, dims); }};
 }
 
@@ -92,6 +95,7 @@ const RegisterConverter max_pools{
      .unsupported = self_floats,
      .convert = backward,
      .epilogue = true,
+     .types = types::pool_backward(2),
      .examples = backward_examples},
 };
 

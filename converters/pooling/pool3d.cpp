@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "converters/pooling/pool_types.h"
 #include "converters/pooling/pool_window.h"
 
 namespace tv {
@@ -169,18 +170,24 @@ std::vector<Graph> backward_examples(const std::string& op, const Form& form) {
 }
 
 Converter pool(std::string op, Form form) {
+  const auto dims = static_cast<size_t>(form.dims);
   return {.op = op,
           .unsupported = [form](const NodeContext& c) { return unsupported(c, form, false); },
           .convert = [form](const NodeContext& c, Builder& b) { forward(c, b, form); },
+          .prologue_arg = form.max ? "" : "self",
           .epilogue = true,
+          .moves = form.max ? Moves::kLargest : Moves::kMeans,
+          .types = form.adaptive ? types::adaptive_pool(dims) : types::pool(dims),
           .examples = [op, form] { return forward_examples(op, form); }};
 }
 
 Converter gradient(std::string op, Form form) {
+  const auto dims = static_cast<size_t>(form.dims);
   return {.op = op,
           .unsupported = [form](const NodeContext& c) { return unsupported(c, form, true); },
           .convert = [form](const NodeContext& c, Builder& b) { backward(c, b, form); },
           .epilogue = true,
+          .types = form.adaptive ? types::adaptive_pool_backward(dims) : types::pool_backward(dims),
           .examples = [op, form] { return backward_examples(op, form); }};
 }
 

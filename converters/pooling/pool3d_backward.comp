@@ -1,12 +1,13 @@
-// gx[p, id, ih, iw] = sum over the windows that hold the element, in ascending order, of g / divisor,
-// or, with MAX, of g where idx names the element. Windows and divisors as in pool3d.comp. One element
-// of gx an invocation.
+// gx[p, id, ih, iw] = sum over the windows that hold the element, in ascending order, of g /
+// divisor, or, with MAX, of g where idx names the element. Windows and divisors as in pool3d.comp.
+// One element of gx an invocation.
 
 struct Range {
   uint from, to;  // windows that may hold a coordinate
 };
 
-Range windows_of(uint i, uint size, uint out_size, uint kernel, uint stride, uint pad, uint dilation) {
+Range windows_of(uint i, uint size, uint out_size, uint kernel, uint stride, uint pad,
+    uint dilation) {
 #if ADAPTIVE
   return Range(i * out_size / size, min(((i + 1u) * out_size + size - 1u) / size, out_size));
 #else

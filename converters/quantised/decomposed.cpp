@@ -6,6 +6,7 @@
 
 #include "converters/kit/steps.h"
 #include "converters/quantised/dequantize.h"
+#include "csrc/graph/quantising.h"
 
 namespace tv {
 namespace {
@@ -93,10 +94,44 @@ Converter dequantizer(Form form) {
   return {.op = form.op, .unsupported = unsupported, .expand = expand, .translates = true};
 }
 
+/// By quant_min and quant_max, numbers or tensors of one element.
+ValueId clamped(const NodeContext& c, Rewriter& rw, ValueId steps) {
+  if (!c.node.arg("quant_min").is_tensor) {
+    return rw.pointwise("clamp", {steps}, DType::kF32,
+                        {c.node.number("quant_min"), c.node.number("quant_max")});
+  }
+  const Shape one(c.output().shape.size(), Expr(1));
+  const auto bound = [&](const char* arg) {
+    return rw.cast(rw.reshape(c.node.input(arg), one), DType::kF32);
+  };
+  steps = rw.pointwise("maximum", {steps, bound("quant_min")}, DType::kF32);
+  return rw.pointwise("minimum", {steps, bound("quant_max")}, DType::kF32);
+}
+
+bool gives_bytes(DType dtype) { return dtype == DType::kI8 || dtype == DType::kU8; }
+
+/// tv::quantize, where a node has one scale, and numbers for the range.
+bool quantise_whole(const NodeContext& c, Rewriter& rw, const Form& form) {
+  const Shape whole = c.output().shape;
+  if (!gives_bytes(c.output().dtype) || !(product(form.blocks(c, whole)) == Expr(1))) return false;
+  if (form.rounds_last || c.node.arg("quant_min").is_tensor) return false;
+  Quantising q{.input = c.node.input("input"),
+               .least = c.node.integer("quant_min"),
+               .most = c.node.integer("quant_max")};
+  if (c.node.arg(form.scale).is_tensor) {
+    q.scale = of_blocks(c, rw, form.scale.c_str(), form.blocks, whole);
+  } else {
+    q.step = c.node.number(form.scale);
+  }
+  q.zero_point = of_blocks(c, rw, form.zero_point.c_str(), form.blocks, whole);
+  rw.replace(0, rw.add("tv::quantize", quantising_args(q), c.output().dtype, whole));
+  return true;
+}
+
 Converter quantizer(Form form) {
   const auto expand = [form](const NodeContext& c, Rewriter& rw) {
+    if (quantise_whole(c, rw, form)) return;
     const Shape whole = c.output().shape;
-    const Expr low = c.node.expr("quant_min"), high = c.node.expr("quant_max");
     const ValueId x = c.node.input("input");
     ValueId steps = kNoValue;
     if (c.node.arg(form.scale).is_tensor) {
@@ -113,13 +148,12 @@ Converter quantizer(Form form) {
     const ValueId zero = of_blocks(c, rw, form.zero_point.c_str(), form.blocks, whole);
     if (zero != kNoValue) steps = rw.pointwise("add", {steps, zero}, DType::kF32);
     if (form.rounds_last) round();
-    steps =
-        rw.pointwise("clamp", {steps}, DType::kF32,
-                     {static_cast<double>(*low.constant()), static_cast<double>(*high.constant())});
+    steps = clamped(c, rw, steps);
     rw.replace(0, rw.cast(rw.cast(steps, DType::kI32), c.output().dtype));
   };
   const auto unsupported = [form](const NodeContext& c) -> std::string {
     for (const char* arg : {"quant_min", "quant_max"}) {
+      if (c.node.has(arg) && c.node.arg(arg).is_tensor) continue;
       const bool known = c.node.has(arg) && std::holds_alternative<Expr>(c.node.arg(arg).attr) &&
                          c.node.expr(arg).is_constant();
       if (!known) return "[" + c.node.op + "] " + arg + " must be a number";
@@ -147,21 +181,41 @@ Form for_op(std::string op, Form form = {}) {
 /// torch_vulkan::dequantize's scales say themselves what their blocks are.
 Shape as_they_are(const NodeContext& c, const Shape&) { return c.shape("scale"); }
 
+constexpr const char* kElements = "input [*s] -> [*s]";
+constexpr const char* kOneScale = "input [*s], scale [*{0,1}], zero_point [*{0,1}] -> [*s]";
+constexpr const char* kFourScalars =
+    "input [*s], scale [*{0,1}], zero_point [*{0,1}], quant_min [*{0,1}], quant_max [*{0,1}] -> "
+    "[*s]";
+
+/// Scales and zero points by channel.
+void of_channels(NodeTypes& t) {
+  const Shape shape = t.shape("input");
+  t.want(!shape.empty(), "a scalar has no channels");
+  const int64_t axis = t.wrap(t.integer("axis", 0), static_cast<int64_t>(shape.size()));
+  for (const char* arg : {"scales", "zero_points"}) {
+    if (t.has(arg)) t.equal(t.shape(arg), {shape[static_cast<size_t>(axis)]}, arg);
+  }
+}
+
 const RegisterConverter translations{
-    dequantizer(for_op(named("dequantize_per_tensor"))),
-    dequantizer(for_op(named("dequantize_per_tensor.tensor"))),
-    dequantizer(for_op(named("dequantize_per_tensor.tensor2"))),
-    dequantizer(for_op(named("dequantize_per_channel"), kChannels)),
-    dequantizer(for_op(named("dequantize_per_channel_group"), kGroups)),
-    dequantizer(for_op(named("dequantize_per_token"), kTokens)),
-    dequantizer(for_op("torchao::dequantize_affine", kBlocks)),
-    dequantizer(for_op("torch_vulkan::dequantize", {.blocks = as_they_are})),
-    quantizer(for_op(named("quantize_per_tensor"))),
-    quantizer(for_op(named("quantize_per_tensor.tensor"))),
-    quantizer(for_op(named("quantize_per_channel"), kChannels)),
-    quantizer(for_op(named("quantize_per_channel_group"), kGroups)),
-    quantizer(for_op(named("quantize_per_token"), kTokens)),
-    quantizer(for_op("torchao::quantize_affine", kBlocks)),
+    typed(dequantizer(for_op(named("dequantize_per_tensor"))), kElements),
+    typed(dequantizer(for_op(named("dequantize_per_tensor.tensor"))), kOneScale),
+    typed(dequantizer(for_op(named("dequantize_per_tensor.tensor2"))), kFourScalars),
+    typed(dequantizer(for_op(named("dequantize_per_channel"), kChannels)),
+          TypeRule(kElements) & of_channels),
+    typed(dequantizer(for_op(named("dequantize_per_channel_group"), kGroups)), kElements),
+    typed(dequantizer(for_op(named("dequantize_per_token"), kTokens)), kElements),
+    typed(dequantizer(for_op("torchao::dequantize_affine", kBlocks)), kElements),
+    typed(dequantizer(for_op("torch_vulkan::dequantize", {.blocks = as_they_are})),
+          kDequantizedTypes),
+    typed(quantizer(for_op(named("quantize_per_tensor"))), kElements),
+    typed(quantizer(for_op(named("quantize_per_tensor.tensor"))), kOneScale),
+    typed(quantizer(for_op(named("quantize_per_tensor.tensor2"))), kFourScalars),
+    typed(quantizer(for_op(named("quantize_per_channel"), kChannels)),
+          TypeRule(kElements) & of_channels),
+    typed(quantizer(for_op(named("quantize_per_channel_group"), kGroups)), kElements),
+    typed(quantizer(for_op(named("quantize_per_token"), kTokens)), kElements),
+    typed(quantizer(for_op("torchao::quantize_affine", kBlocks)), kElements),
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "converters/quantised/dequantize.h"
 
 #include "converters/kit/steps.h"
+#include "csrc/graph/quantising.h"
 
 namespace tv {
 namespace {
@@ -61,14 +62,21 @@ void expand(const NodeContext& c, Rewriter& rw) {
   // int32 alone has differences that float32 does not hold.
   const DType difference =
       rw.graph().value(q.input).dtype == DType::kI32 ? DType::kI32 : DType::kF32;
+  // Numbers of the graph are a part of kernels; others are read.
+  const auto zero = filled_with(rw.graph(), q.zero_point);
+  const auto scale = filled_with(rw.graph(), q.scale);
   if (!q.has_integers()) {
     input = rw.pointwise("from_" + q.format, {input}, DType::kF32);
+  } else if (zero && difference == DType::kF32) {
+    input = rw.pointwise("sub", {input}, DType::kF32, {*zero});
   } else if (q.zero_point != kNoValue) {
     input = rw.pointwise("sub", {input, rw.reshape(q.zero_point, split.blocks)}, difference);
   } else if (q.bits == 4) {
     input = rw.pointwise("sub", {input}, DType::kF32, {8});
   }
-  if (q.scale != kNoValue) {
+  if (scale) {
+    input = rw.pointwise("mul", {input}, DType::kF32, {*scale});
+  } else if (q.scale != kNoValue) {
     input = rw.pointwise("mul", {input, rw.reshape(q.scale, split.blocks)}, DType::kF32);
   }
   rw.replace(0, rw.reshape(rw.cast(input, c.output().dtype), shape));
@@ -140,7 +148,8 @@ const RegisterConverter dequantize{
            return reason;
          },
      .expand = expand,
-     .keeps_float32 = true}};
+     .keeps_float32 = true,
+     .types = kDequantizedTypes}};
 
 }  // namespace
 }  // namespace tv

@@ -17,4 +17,7 @@ std::string input_refusal(const Graph& graph, const Quantised& q, const Shape& s
 /// reason, which names it.
 std::string blocks_refusal(const Graph& graph, ValueId id, const Shape& blocks, const Shape& shape);
 
+/// Types of what decodes; converters look at what two elements a byte and blocks make of sizes.
+inline constexpr const char* kDequantizedTypes = "input [*s .] -> [*s .] | input [] -> []";
+
 }  // namespace tv

@@ -2,7 +2,9 @@
 // them, and a mask of what lies within the grid.
 
 #include <cmath>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "converters/kit/steps.h"
 
@@ -28,13 +30,29 @@ std::string unsupported(const NodeContext& c) {
   return floats_only(c, "self");
 }
 
-/// `scale` and `zero_point` are both numbers or both tensors of one element.
+std::string channels_unsupported(const NodeContext& c) {
+  if (!is_integer(c.dtype("zero_point"))) return "[" + c.node.op + "] zero points that are floats";
+  return unsupported(c);
+}
+
+/// Of tensors of parameters: one element, or one for each place along `axis`.
+Shape parameters_shape(const NodeContext& c) {
+  if (!c.node.has("axis")) return {};
+  const Shape whole = c.shape("self");
+  Shape shape(whole.size(), Expr(1));
+  const auto axis =
+      static_cast<size_t>(c.wrap(c.node.integer("axis"), static_cast<int64_t>(whole.size())));
+  shape[axis] = whole[axis];
+  return shape;
+}
+
+/// `scale` and `zero_point` are both numbers or both tensors.
 void fake_quantize(const NodeContext& c, Rewriter& r) {
   std::vector<ValueId> operands = {r.cast(c.node.input("self"), DType::kF32)};
   std::vector<double> numbers;
   for (const char* arg : {"scale", "zero_point"}) {
     if (c.node.arg(arg).is_tensor) {
-      ValueId value = r.reshape(c.node.input(arg), {});
+      ValueId value = r.reshape(c.node.input(arg), parameters_shape(c));
       if (arg == std::string_view("zero_point")) value = r.cast(value, DType::kI32);  // as eager
       operands.push_back(r.cast(value, DType::kF32));
     } else {
@@ -71,9 +89,28 @@ Converter converter(const char* op) {
           .notes = "static sizes only: PyTorch has no meta kernel"};
 }
 
+/// Scales and zero points by channel.
+void of_channels(NodeTypes& t) {
+  const Shape shape = t.shape("self");
+  t.want(!shape.empty(), "a scalar has no channels");
+  const int64_t axis = t.wrap(t.integer("axis", 0), static_cast<int64_t>(shape.size()));
+  for (const char* arg : {"scale", "zero_point"}) {
+    t.equal(t.shape(arg), {shape[static_cast<size_t>(axis)]}, arg);
+  }
+}
+
+Converter of_each_channel() {
+  Converter made = converter("aten::fake_quantize_per_channel_affine_cachemask");
+  made.unsupported = channels_unsupported;
+  return typed(std::move(made), TypeRule("self [*s] -> [*s], [*s]") & of_channels);
+}
+
 const RegisterConverter fake_quantizers{
-    converter("aten::fake_quantize_per_tensor_affine_cachemask"),
-    converter("aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams")};
+    of_each_channel(),
+    typed(converter("aten::fake_quantize_per_tensor_affine_cachemask"), "self [*s] -> [*s], [*s]"),
+    typed(converter("aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams"),
+          "self [*s], scale [*{0,1}], zero_point [*{0,1}], fake_quant_enabled [*{0,1}] -> "
+          "[*s], [*s]")};
 
 }  // namespace
 }  // namespace tv

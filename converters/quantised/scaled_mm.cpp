@@ -52,8 +52,11 @@ void expand(const NodeContext& c, Rewriter& rw) {
   rw.replace(0, rw.cast(y, c.output().dtype));
 }
 
-const RegisterConverter scaled_mm{
-    {.op = "aten::_scaled_mm", .unsupported = unsupported, .expand = expand, .translates = true}};
+const RegisterConverter scaled_mm{{.op = "aten::_scaled_mm",
+                                   .unsupported = unsupported,
+                                   .expand = expand,
+                                   .translates = true,
+                                   .types = "self [m k], mat2 [k n] -> [m n]"}};
 
 }  // namespace
 }  // namespace tv

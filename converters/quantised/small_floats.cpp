@@ -71,7 +71,8 @@ const RegisterConverter decode_floats{
          [](const NodeContext& c, Rewriter& rw) {
            rw.replace(0, dequantize_of(rw, codes_of(c.node), c.output().dtype, c.output().shape));
          },
-     .translates = true}};
+     .translates = true,
+     .types = kDequantizedTypes}};
 
 const RegisterConverter to_small_float{
     {.op = "tv::to_small_float",
@@ -91,12 +92,14 @@ const RegisterConverter to_small_float{
            const ValueId code = rw.pointwise("to_" + format, {x}, DType::kF32);
            rw.replace(0, rw.cast(rw.cast(code, DType::kI32), DType::kU8));
          },
-     .keeps_float32 = true}};
+     .keeps_float32 = true,
+     .types = "self [*s] -> [*s]"}};
 
 const RegisterConverter dequantize_floats{{.op = "torch_vulkan::dequantize_floats",
                                            .unsupported = unsupported,
                                            .expand = expand,
-                                           .translates = true}};
+                                           .translates = true,
+                                           .types = kDequantizedTypes}};
 
 }  // namespace
 }  // namespace tv

@@ -60,20 +60,11 @@ uint row_offset(uint i) {
   return x_offset;
 }
 
-void main() {
-#if PER_INVOCATION
-  const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
-  const uint first = 0u, step = 1u;
-#else
-  const uint id = tv_group();
-  const uint first = gl_LocalInvocationID.x, step = LOCAL_X;
-#endif
-  if (id >= outputs * chunks) return;
-  const uint chunk = id / outputs;
-  const uint begin = min(chunk * part, length), end = min(begin + part, length);
-  const uint base = kept_offset(id - chunk * outputs);
+/// The best of every step-th element from begin to end - 1 of the output whose elements begin at
+/// `base`.
+Best best_of(uint base, uint begin, uint end, uint step) {
   Best best = Best(KEY(0), NONE);
-  for (uint r = begin + first; r < end; r += step) {
+  for (uint r = begin; r < end; r += step) {
 #if SINGLE_RUN
     const uint at = base + r * run_stride;
 #else
@@ -92,10 +83,10 @@ void main() {
       best = Best(key, place);
     }
   }
-#if !PER_INVOCATION
-  TV_WORKGROUP_REDUCE(partial_, best, better)
-  if (gl_LocalInvocationID.x != 0u) return;
-#endif
+  return best;
+}
+
+void store(uint id, Best best) {
 #if PARTIAL
   key_raw_store(id, best.key);
   place_raw_store(id, int(best.at));
@@ -107,4 +98,23 @@ void main() {
   idx_store(id, idx_T(best.at));
 #endif
 #endif
+}
+
+void main() {
+#if PER_INVOCATION
+  const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
+  const uint first = 0u, step = 1u;
+#else
+  const uint id = tv_group();
+  const uint first = gl_LocalInvocationID.x, step = LOCAL_X;
+#endif
+  if (id >= outputs * chunks) return;
+  const uint chunk = id / outputs;
+  const uint begin = min(chunk * part, length), end = min(begin + part, length);
+  Best best = best_of(kept_offset(id - chunk * outputs), begin + first, end, step);
+#if !PER_INVOCATION
+  TV_WORKGROUP_REDUCE(partial_, best, better)
+  if (gl_LocalInvocationID.x != 0u) return;
+#endif
+  store(id, best);
 }

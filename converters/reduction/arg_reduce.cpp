@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "converters/kit/reduction.h"
+#include "converters/kit/row_types.h"
 #include "converters/reduction/reduce_loops.h"
 
 namespace tv {
@@ -160,6 +161,7 @@ Converter entry(std::string op, decltype(Converter::convert) convert, bool value
           .reads_views = {"self"},
           .prologue_arg = "self",
           .epilogue = true,
+          .types = types::reduced,
           .examples = [op, values] { return examples(op, values); }};
 }
 

@@ -69,8 +69,13 @@ std::string unsupported(const NodeContext& c) {
          " comparisons of elements with bins";
 }
 
+void types(NodeTypes& t) {
+  t.at_least(t.expr("bins", 100), 1, "argument 'bins'");
+  t.gives({t.expr("bins", 100)});
+}
+
 const RegisterConverter histograms{
-    {.op = "aten::histc", .unsupported = unsupported, .expand = histc}};
+    {.op = "aten::histc", .unsupported = unsupported, .expand = histc, .types = types}};
 
 }  // namespace
 }  // namespace tv

@@ -189,6 +189,45 @@ std::string unsupported(const NodeContext& c) {
          " comparisons of elements with bins";
 }
 
+void histogram_types(NodeTypes& t) {
+  if (t.has("weight")) t.equal(t.shape("weight"), t.shape("self"), "argument 'weight'");
+  const bool tensor = t.node().arg("bins").is_tensor;
+  if (tensor) t.want(t.rank("bins") == 1, "argument 'bins' is not of rank 1");
+  const Expr edges = tensor ? t.shape("bins")[0] : t.node().expr("bins") + 1;
+  t.at_least(edges, tensor ? 1 : 2, "the number of edges");
+  t.gives({edges - 1}, 0);
+  t.gives({edges}, 1);
+}
+
+/// histogramdd: points of as many coordinates as there are lists of edges.
+void types_of_points(NodeTypes& t) {
+  const Shape shape = t.shape("self");
+  t.want(shape.size() >= 2, "wants two dimensions");
+  Shape counts;
+  if (t.node().arg("bins").is_tensor) {
+    for (const Shape& edges : t.shapes("bins")) {
+      t.want(edges.size() == 1, "the edges are not of rank 1");
+      t.at_least(edges[0], 1, "the number of edges");
+      counts.push_back(edges[0] - 1);
+    }
+  } else {
+    counts = t.node().exprs("bins");
+    t.positive(counts, "argument 'bins'");
+  }
+  t.equal(shape.back(), static_cast<int64_t>(counts.size()), "the number of coordinates");
+  if (t.has("range")) {
+    const auto* range = std::get_if<std::vector<double>>(&t.node().arg("range").attr);
+    t.want(range == nullptr || range->empty() || range->size() == 2 * counts.size(),
+           "wants two ends for each coordinate");
+  }
+  if (t.has("weight")) {
+    t.equal(t.shape("weight"), Shape(shape.begin(), shape.end() - 1), "argument 'weight'");
+  }
+  if (!t.node().op.ends_with("bin_edges")) return t.gives(counts);
+  t.want(t.results() == counts.size(), "has another number of results than of coordinates");
+  for (size_t i = 0; i < counts.size(); ++i) t.gives({counts[i] + 1}, i);
+}
+
 Converter entry(std::string op, std::function<void(const NodeContext&, Rewriter&)> expand) {
   return {.op = "aten::" + op,
           .unsupported = unsupported,
@@ -196,11 +235,12 @@ Converter entry(std::string op, std::function<void(const NodeContext&, Rewriter&
           .notes = "edges between infinite elements are NaN where PyTorch raises an error"};
 }
 
-const RegisterConverter histograms{entry("histogram.bin_ct", by_number),
-                                   entry("histogram.bins_tensor", by_edges),
-                                   entry("_histogramdd_bin_edges", edges_alone),
-                                   entry("_histogramdd_from_bin_cts", grid_by_numbers),
-                                   entry("_histogramdd_from_bin_tensors", grid_by_edges)};
+const RegisterConverter histograms{
+    typed(entry("histogram.bin_ct", by_number), histogram_types),
+    typed(entry("histogram.bins_tensor", by_edges), histogram_types),
+    typed(entry("_histogramdd_bin_edges", edges_alone), types_of_points),
+    typed(entry("_histogramdd_from_bin_cts", grid_by_numbers), types_of_points),
+    typed(entry("_histogramdd_from_bin_tensors", grid_by_edges), types_of_points)};
 
 }  // namespace
 }  // namespace tv

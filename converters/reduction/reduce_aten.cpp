@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "converters/kit/reduction.h"
+#include "converters/kit/row_types.h"
 #include "converters/kit/steps.h"
 
 namespace tv {
@@ -155,12 +156,25 @@ Expand logical(std::string kind) {
   };
 }
 
+void dist_types(NodeTypes& t) {
+  t.broadcast(t.shape("self"), t.shape("other"), "a size of argument 'other'");
+  t.gives({});
+}
+
 Converter entry(std::string op, Expand expand, decltype(Converter::unsupported) refuse = {}) {
-  return {.op = std::move(op), .unsupported = std::move(refuse), .expand = std::move(expand)};
+  return {.op = std::move(op),
+          .unsupported = std::move(refuse),
+          .expand = std::move(expand),
+          .types = types::reduced};
+}
+
+Converter of_windows(Converter converter) {
+  converter.moves = Moves::kMeans;
+  return converter;
 }
 
 const RegisterConverter reductions{
-    entry("aten::dist", dist, floats_of_self),
+    typed(entry("aten::dist", dist, floats_of_self), dist_types),
     in_float32(entry("aten::sum", plain("sum"))),
     in_float32(entry("aten::sum.dim_IntList", plain("sum"))),
     in_float32(entry("aten::prod", plain("prod"))),
@@ -171,15 +185,15 @@ const RegisterConverter reductions{
     entry("aten::min", plain("min")),
     entry("aten::any", plain("any")),
     entry("aten::any.dim", plain("any")),
-    entry("aten::any.dims", logical("any")),
+    typed(entry("aten::any.dims", logical("any")), types::reduced_of_some),
     entry("aten::all", plain("all")),
     entry("aten::all.dim", plain("all")),
-    entry("aten::all.dims", logical("all")),
+    typed(entry("aten::all.dims", logical("all")), types::reduced_of_some),
     entry("aten::aminmax", aminmax),
     entry("aten::count_nonzero", count_nonzero),
     entry("aten::count_nonzero.dim_IntList", count_nonzero),
-    entry("aten::mean", mean),
-    entry("aten::mean.dim", mean),
+    of_windows(entry("aten::mean", mean)),
+    of_windows(entry("aten::mean.dim", mean)),
     in_float32(entry("aten::var", variance(false, false), variance_unsupported)),
     in_float32(entry("aten::var.dim", variance(false, false), variance_unsupported)),
     in_float32(entry("aten::var.correction", variance(false, false), variance_unsupported)),

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <bit>
 
+#include "converters/kit/row_types.h"
 #include "converters/kit/rows.h"
+#include "converters/kit/shape_types.h"
 
 namespace tv {
 namespace {
@@ -119,6 +121,7 @@ Converter entry(std::string op, Scan scan) {
           .convert = [scan](const NodeContext& c, Builder& b) { convert(c, b, scan); },
           .prologue_arg = "self",
           .epilogue = true,
+          .types = types::of_rows(scan.extremes ? "self [*s] -> [*s], [*s]" : types::kSame),
           .examples = [op, scan] { return examples(op, scan); },
           .notes = scan.extremes
                        ? ""

@@ -1,7 +1,8 @@
 // y[o, s, i] = the sum, mean, product, largest or smallest (KIND 0 to 4) of x[o, k, i] over segment
 // s: the k from bounds[o, s] up to bounds[o, s + 1], or, with LENGTHS, as many as lengths[o, s]
 // says, one segment after the other; these make up the dimension but where UNSAFE. `start` is there
-// before the first where INITIAL, else what the operation gives for nothing. One result an invocation.
+// before the first where INITIAL, else what the operation gives for nothing. One result an
+// invocation.
 
 void main() {
   const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;

@@ -104,16 +104,45 @@ std::vector<Graph> backward_examples() {
   return graphs;
 }
 
+/// Elements of one dimension, put together by segments.
+void check_segments(NodeTypes& t, const Shape& data, const Shape& result) {
+  t.want(!data.empty() && data.size() == result.size(), "data and result differ in rank");
+  const auto axis =
+      static_cast<size_t>(t.wrap(t.integer("axis", 0), static_cast<int64_t>(data.size())));
+  for (size_t i = 0; i < data.size(); ++i) {
+    if (i != axis) t.equal(result[i], data[i], "a size of the result");
+  }
+  for (const char* arg : {"lengths", "offsets"}) {
+    if (!t.has(arg)) continue;
+    const Shape shape = t.shape(arg);
+    t.want(shape.size() == axis + 1, std::string(arg) + " is of another rank than axis + 1");
+    for (size_t i = 0; i < axis; ++i) t.equal(shape[i], data[i], std::string("a size of ") + arg);
+    t.equal(shape[axis] - (arg[0] == 'o' ? 1 : 0), result[axis], std::string("the end of ") + arg);
+  }
+}
+
+void types(NodeTypes& t) {
+  if (t.has_result(0)) check_segments(t, t.shape("data"), t.result());
+}
+
+void backward_types(NodeTypes& t) {
+  check_segments(t, t.shape("data"), t.shape("output"));
+  t.equal(t.shape("grad"), t.shape("output"), "argument 'grad'");
+  t.gives(t.shape("data"));
+}
+
 const RegisterConverter gradients{{.op = "aten::_segment_reduce_backward",
                                    .unsupported = unsupported,
                                    .convert = convert_backward,
                                    .epilogue = true,
+                                   .types = backward_types,
                                    .examples = backward_examples}};
 
 const RegisterConverter segments{{.op = "aten::segment_reduce",
                                   .unsupported = unsupported,
                                   .convert = convert,
                                   .epilogue = true,
+                                  .types = types,
                                   .examples = examples}};
 
 }  // namespace

@@ -1,5 +1,5 @@
-// y[n, c, p] = x around point p of grid n: [batch, channels, points] of x: [batch, channels, plane].
-// One output an invocation. Defines: those of grid_sample.glsl.
+// y[n, c, p] = x around point p of grid n: [batch, channels, points] of x: [batch, channels,
+// plane]. One output an invocation. Defines: those of grid_sample.glsl.
 
 #include "grid_sample.glsl"
 

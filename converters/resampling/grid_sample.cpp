@@ -1,5 +1,6 @@
 // grid_sampler_2d and grid_sampler_3d, and their gradients.
 
+#include "converters/kit/shape_types.h"
 #include "converters/sorting/sort_lines.h"
 
 namespace tv {
@@ -140,6 +141,12 @@ std::vector<Graph> examples(const std::string& op, int dims, bool gradient) {
   return graphs;
 }
 
+TypeRule sampled(size_t dims) {
+  return [dims](NodeTypes& t) {
+    t.positive(types::trailing(t.shape("input"), dims), "a size of the picture");
+  };
+}
+
 Converter entry(std::string op, int dims, bool gradient) {
   return {
       .op = op,
@@ -152,10 +159,18 @@ Converter entry(std::string op, int dims, bool gradient) {
 }
 
 const RegisterConverter samplers{
-    entry("aten::grid_sampler_2d", 2, false),
-    entry("aten::grid_sampler_3d", 3, false),
-    entry("aten::grid_sampler_2d_backward", 2, true),
-    entry("aten::grid_sampler_3d_backward", 3, true),
+    typed(entry("aten::grid_sampler_2d", 2, false),
+          TypeRule("input T[n c . .], grid T[n h w 2] -> [n c h w]") & sampled(2)),
+    typed(entry("aten::grid_sampler_3d", 3, false),
+          TypeRule("input T[n c . . .], grid T[n d h w 3] -> [n c d h w]") & sampled(3)),
+    typed(entry("aten::grid_sampler_2d_backward", 2, true),
+          TypeRule("input [n c a b], grid [n h w 2], grad_output [n c h w] -> "
+                   "[n c a b], [n h w 2]") &
+              sampled(2)),
+    typed(entry("aten::grid_sampler_3d_backward", 3, true),
+          TypeRule("input [n c a b e], grid [n d h w 3], grad_output [n c d h w] -> "
+                   "[n c a b e], [n d h w 3]") &
+              sampled(3)),
 };
 
 }  // namespace

@@ -2,7 +2,8 @@
 // arithmetic. Dimension 0 is the innermost (x).
 //
 // Operand grid: [·, DIMS], in -1 … 1 over the image. Parameters size_0 … size_{DIMS - 1}.
-// Defines: DIMS, MODE (LINEAR, NEAREST, CUBIC), PADDING (ZEROS, BORDER, REFLECTION), ALIGN (corners).
+// Defines: DIMS, MODE (LINEAR, NEAREST, CUBIC), PADDING (ZEROS, BORDER, REFLECTION), ALIGN
+// (corners).
 
 #define LINEAR 0
 #define NEAREST 1

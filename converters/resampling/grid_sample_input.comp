@@ -1,6 +1,7 @@
 // Gradient of grid_sample by the image: what each element gave to the points that look at it, in
 // ascending order of the points. g: the result's gradient, [batch, channels, points]; keys, at: the
-// sorted elements of each batch's points and taps, and which they are (sort_lines.h); weight: theirs.
+// sorted elements of each batch's points and taps, and which they are (sort_lines.h); weight:
+// theirs.
 // One element of y: [batch, channels, plane] an invocation. Defines: those of sort_key.glsl, TAPS.
 
 #include "sort_key.glsl"

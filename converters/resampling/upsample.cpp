@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "converters/kit/shape_types.h"
 #include "converters/kit/steps.h"
 
 namespace tv {
@@ -14,6 +15,9 @@ struct Resize {
   int filter = 0;  // source elements of the anti-aliasing filter; 0: none
   bool backward = false;
 };
+
+/// Whether each result is an element of the input.
+bool copies_elements(const Resize& r) { return r.mode == "NEAREST" || r.mode == "EXACT"; }
 
 /// One resized dimension.
 struct Axis {
@@ -71,7 +75,7 @@ std::vector<std::pair<std::string, std::string>> taps(const NodeContext& c, cons
 void forward(const NodeContext& c, Builder& b, const Resize& r) {
   const std::vector<Axis> axes = axes_of(c, r);
   const Expr outputs = product(c.output().shape);
-  const bool copy = r.mode == "NEAREST" || r.mode == "EXACT";
+  const bool copy = copies_elements(r);
   Step step{.kernel = "upsample",
             .defines = taps(c, r),
             .operands = {src("x", c.node.input(input_name(c, r))), dst("y", c.node.outputs[0])},
@@ -149,7 +153,7 @@ void by_dimensions(const NodeContext& c, Builder& b, const Resize& r) {
 }
 
 std::string unsupported(const NodeContext& c, const Resize& r) {
-  const bool copies = !r.backward && (r.mode == "NEAREST" || r.mode == "EXACT");
+  const bool copies = !r.backward && copies_elements(r);
   const std::string reason = copies ? "" : floats_only(c, input_name(c, r));
   if (!reason.empty()) return reason;
   if (!r.backward && r.filter == 0) return "";
@@ -184,14 +188,52 @@ std::vector<Graph> examples(const std::string& op, const Resize& r) {
   return graphs;
 }
 
+const char* picture_arg(const NodeTypes& t) {
+  return t.node().find("self") != nullptr ? "self" : "input";
+}
+
+TypeRule forward_types(size_t dims) {
+  return [dims](NodeTypes& t) {
+    const Shape in = t.shape(picture_arg(t));
+    t.want(in.size() == dims + 2, "the picture is of rank " + std::to_string(in.size()));
+    t.positive(types::trailing(in, dims), "a size of the picture");
+    if (!t.has_result(0)) return;
+    t.want(t.result().size() == in.size(), "the result has another rank");
+    // Of factors PyTorch computes the sizes in floating point.
+    const Shape sizes =
+        t.has("output_size") ? t.list("output_size", dims) : types::trailing(t.result(), dims);
+    t.positive(sizes, "a size of the result");
+    t.gives(types::joined_shape(types::leading(in, dims), sizes));
+    if (t.has("scale_factors")) {
+      const auto* factors = std::get_if<std::vector<double>>(&t.node().arg("scale_factors").attr);
+      t.want(factors == nullptr || factors->size() == dims, "wants a factor for each dimension");
+    }
+  };
+}
+
+TypeRule backward_types(size_t dims) {
+  return [dims](NodeTypes& t) {
+    const Shape grad = t.shape("grad_output"), in = t.node().exprs("input_size");
+    t.want(grad.size() == dims + 2 && in.size() == dims + 2, "a picture is of another rank");
+    t.positive(types::trailing(in, dims), "a size of the picture");
+    t.equal(types::leading(grad, dims), types::leading(in, dims),
+            "the batch of argument 'grad_output'");
+    t.equal(types::trailing(grad, dims), t.list("output_size", dims), "argument 'grad_output'");
+    t.gives(in);
+  };
+}
+
 Converter entry(std::string op, Resize r) {
   const bool direct = r.filter == 0 && !r.backward;
+  const auto dims = static_cast<size_t>(r.dims);
   return {
       .op = op,
       .unsupported = [r](const NodeContext& c) { return unsupported(c, r); },
       .convert = [r, direct](const NodeContext& c,
                              Builder& b) { direct ? forward(c, b, r) : by_dimensions(c, b, r); },
       .epilogue = true,
+      .moves = direct && copies_elements(r) ? Moves::kPicks : Moves::kNothing,
+      .types = r.backward ? backward_types(dims) : forward_types(dims),
       .examples = [op, r] { return examples(op, r); }};
 }
 

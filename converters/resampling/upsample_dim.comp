@@ -1,12 +1,12 @@
-// Resizing along one dimension alone, or (TRANSPOSED) its gradient: what each source element gave to
-// the outputs, added in ascending order of the outputs.
+// Resizing along one dimension alone, or (TRANSPOSED) its gradient: what each source element gave
+// to the outputs, added in ascending order of the outputs.
 //
 // y[o, i, k] = Σ_j weight(i, j) x[o, j, k], x: [·, in_size, inner], y: [·, out_size, inner];
 // TRANSPOSED: y[o, j, k] = Σ_i weight(i, j) x[o, i, k] the other way around.
-// FILTER 0: the weights of upsample_taps.glsl; else torch's anti-aliasing: a filter over FILTER source
-// elements, widened by the scale where that shrinks, normalised: triangle, cubic, Lanczos. For its
-// gradient `totals` has the sum of each output's weights, which TOTALS writes to y.
-// One element of y an invocation. Defines: those of upsample_taps.glsl, FILTER, TRANSPOSED, TOTALS.
+// FILTER 0: the weights of upsample_taps.glsl; else torch's anti-aliasing: a filter over FILTER
+// source elements, widened by the scale where that shrinks, normalised: triangle, cubic, Lanczos.
+// For its gradient `totals` has the sum of each output's weights, which TOTALS writes to y. One
+// element of y an invocation. Defines: those of upsample_taps.glsl, FILTER, TRANSPOSED, TOTALS.
 
 #include "upsample_taps.glsl"
 
@@ -69,7 +69,8 @@ float weight_of(uint o, uint j, float pace) {
 #endif
 }
 
-/// Outputs [x, y] that may look at source element j; those at the ends look at what lies outside, too.
+/// Outputs [x, y] that may look at source element j; those at the ends look at what lies outside,
+/// too.
 uvec2 outputs_of(uint j, float pace) {
 #if FILTER == 0
   const float reach = TAPS == 4 ? 2.0 : 1.0;

@@ -1,7 +1,7 @@
 // Where output o of one resized dimension looks, and with what weights, in torch's arithmetic.
 //
-// Defines: MODE, ALIGN (corners), COPIES (whether an output of as many elements has each element itself,
-// whatever scale was given: scales whose sizes are rounded down to the same ones).
+// Defines: MODE, ALIGN (corners), COPIES (whether an output of as many elements has each element
+// itself, whatever scale was given: scales whose sizes are rounded down to the same ones).
 // Anti-aliased modes widen their filter by the scale: see upsample_dim.comp.
 
 #define NEAREST 0

@@ -95,10 +95,14 @@ Converter search(std::string op, Names names) {
 }
 
 const RegisterConverter searches{
-    search("aten::searchsorted.Tensor", {"self", "sorted_sequence"}),
-    search("aten::searchsorted.Scalar", {"self", "sorted_sequence", true}),
-    search("aten::bucketize.Tensor", {"self", "boundaries"}),
-    search("aten::bucketize.Scalar", {"self", "boundaries", true}),
+    typed(search("aten::searchsorted.Tensor", {"self", "sorted_sequence"}),
+          "self [*b .], sorted_sequence [*b n], sorter [*b n] -> [*b .] | "
+          "self [*s], sorted_sequence [n], sorter [n] -> [*s]"),
+    typed(search("aten::searchsorted.Scalar", {"self", "sorted_sequence", true}),
+          "sorted_sequence [n], sorter [n] -> []"),
+    typed(search("aten::bucketize.Tensor", {"self", "boundaries"}),
+          "self [*s], boundaries [.] -> [*s]"),
+    typed(search("aten::bucketize.Scalar", {"self", "boundaries", true}), "boundaries [.] -> []"),
 };
 
 }  // namespace

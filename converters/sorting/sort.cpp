@@ -1,5 +1,6 @@
 // sort, topk, and single elements of sorted lines: kthvalue, median, nanmedian, mode.
 
+#include "converters/kit/row_types.h"
 #include "converters/sorting/sort_lines.h"
 
 namespace tv {
@@ -122,15 +123,15 @@ Converter picked(std::string op, std::string rule, bool along) {
 }
 
 const RegisterConverter sorts{
-    sorted("aten::sort"),
-    sorted("aten::sort.stable"),
-    sorted("aten::topk"),
-    picked("aten::kthvalue", "KTH", true),
-    picked("aten::median", "MEDIAN", false),
-    picked("aten::median.dim", "MEDIAN", true),
-    picked("aten::nanmedian", "NANMEDIAN", false),
-    picked("aten::nanmedian.dim", "NANMEDIAN", true),
-    picked("aten::mode", "MODE", true),
+    typed(sorted("aten::sort"), types::of_rows("self [*s] -> [*s], [*s]")),
+    typed(sorted("aten::sort.stable"), types::of_rows("self [*s] -> [*s], [*s]")),
+    typed(sorted("aten::topk"), types::largest),
+    typed(picked("aten::kthvalue", "KTH", true), types::kth),
+    typed(picked("aten::median", "MEDIAN", false), types::reduced),
+    typed(picked("aten::median.dim", "MEDIAN", true), types::picked_of_rows),
+    typed(picked("aten::nanmedian", "NANMEDIAN", false), types::reduced),
+    typed(picked("aten::nanmedian.dim", "NANMEDIAN", true), types::picked_of_rows),
+    typed(picked("aten::mode", "MODE", true), types::picked_of_rows),
 };
 
 }  // namespace

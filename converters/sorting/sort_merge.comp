@@ -1,6 +1,7 @@
-// Merges each WAYS neighbouring sorted runs of `run` elements of a line into one, stably: an element
-// goes to its place in its own run plus, for every other, the number of elements before it there,
-// found by bisection. Only the first `limit` of a run are there, and of the result are wanted.
+// Merges each WAYS neighbouring sorted runs of `run` elements of a line into one, stably: an
+// element goes to its place in its own run plus, for every other, the number of elements before it
+// there, found by bisection. Only the first `limit` of a run are there, and of the result are
+// wanted.
 //
 // keys, at: [2, rows, count], read from `from` elements on and written from `to` on. One element an
 // invocation: `alive` = min(run, limit) for each of `runs` runs of each line. Defines: KEY, WAYS.

@@ -1,15 +1,17 @@
-// Merges each two neighbouring sorted runs of `run` elements of a line into one, stably. Only the first
-// `limit` of a run are there, and of the result are wanted.
+// Merges each two neighbouring sorted runs of `run` elements of a line into one, stably. Only the
+// first `limit` of a run are there, and of the result are wanted.
 //
-// keys, at: [2, rows, count], read from `from` elements on and written from `to` on. CHUNK elements of
-// a merged run an invocation, one after the other: where they begin in either run is found by bisection
-// (Odeh et al., Merge Path, 2012). `chunks` for each of `pairs` pairs of each line. Defines: KEY, CHUNK.
+// keys, at: [2, rows, count], read from `from` elements on and written from `to` on. CHUNK elements
+// of a merged run an invocation, one after the other: where they begin in either run is found by
+// bisection (Odeh et al., Merge Path, 2012). `chunks` for each of `pairs` pairs of each line.
+// Defines: KEY, CHUNK.
 
 KEY key_at(uint i) { return KEY(keys_raw(i)); }
 
 void main() {
   const uint id = tv_group() * LOCAL_X + gl_LocalInvocationID.x;
-  const uint chunk = id % chunks, of_rows = id / chunks, pair = of_rows % pairs, row = of_rows / pairs;
+  const uint chunk = id % chunks, of_rows = id / chunks, pair = of_rows % pairs,
+      row = of_rows / pairs;
   if (row >= rows) return;
   const uint base = 2u * pair * run, left = from + row * count + base, right = left + run;
   const uint here = count - base;  // at least 1
@@ -29,7 +31,8 @@ void main() {
   }
   uint a = low, b = begin - low;
   const uint target = to + row * count + base;
-  KEY of_a = a < a_count ? key_at(left + a) : KEY(0), of_b = b < b_count ? key_at(right + b) : KEY(0);
+  KEY of_a = a < a_count ? key_at(left + a) : KEY(0),
+      of_b = b < b_count ? key_at(right + b) : KEY(0);
   for (uint k = begin; k < end; ++k) {
     const bool takes_a = b >= b_count || (a < a_count && of_a <= of_b);
     const uint source = takes_a ? left + a : right + b;

@@ -1,8 +1,8 @@
-// The most frequent element of each sorted line, the smallest of several, and its last position. Nans
-// are not equal to each other.
+// The most frequent element of each sorted line, the smallest of several, and its last position.
+// Nans are not equal to each other.
 //
-// x: lines of `count` elements, `inner` apart; keys, at: [2, rows, count], read from `from` on. A line
-// a workgroup. Defines: those of sort_key.glsl, INDICES.
+// x: lines of `count` elements, `inner` apart; keys, at: [2, rows, count], read from `from` on. A
+// line a workgroup. Defines: those of sort_key.glsl, INDICES.
 
 #include "sort_key.glsl"
 

@@ -3,8 +3,8 @@
 //
 // x: lines of `count` elements, `inner` apart; `rows` lines. Of each sorted tile the first `limit`
 // go to keys and at, [rows, count] each; or, where a line is one tile (DIRECT), to y and idx.
-// A workgroup has ELEMENTS elements: one tile or several. Defines: those of sort_key.glsl, ELEMENTS,
-// SEGMENT (powers of two), DIRECT, INDICES.
+// A workgroup has ELEMENTS elements: one tile or several. Defines: those of sort_key.glsl,
+// ELEMENTS, SEGMENT (powers of two), DIRECT, INDICES.
 
 #include "sort_key.glsl"
 
@@ -21,23 +21,36 @@ void order(uint low, uint high) {
   at_[high] = i;
 }
 
-void main() {
-  const uint t = gl_LocalInvocationID.x;
+/// Where element e of the workgroup is, of segments from `first` on.
+struct Spot {
+  uint row, i;             // line, and place on it
+  uint outer, inner_part;  // the line's coordinates
+  bool exists;
+};
+
+Spot spot_of(uint first, uint e) {
   const uint tiles = (count + SEGMENT - 1u) / SEGMENT;
-  const uint first = tv_group() * (ELEMENTS / SEGMENT);
-  if (first >= rows * tiles) return;
-  for (uint e = t; e < ELEMENTS; e += LOCAL_X) {
-    const uint segment = first + e / SEGMENT, row = segment / tiles;
-    const uint i = (segment - row * tiles) * SEGMENT + e % SEGMENT;
+  const uint segment = first + e / SEGMENT, row = segment / tiles;
+  const uint i = (segment - row * tiles) * SEGMENT + e % SEGMENT, outer = row / inner;
+  return Spot(row, i, outer, row - outer * inner, row < rows && i < count);
+}
+
+uint place_of(Spot spot, uint i) { return (spot.outer * count + i) * inner + spot.inner_part; }
+
+void load(uint first) {
+  for (uint e = gl_LocalInvocationID.x; e < ELEMENTS; e += LOCAL_X) {
+    const Spot spot = spot_of(first, e);
     keys_[e] = KEY_MOST;
     at_[e] = 0xffffffffu;
-    if (row < rows && i < count) {
-      const uint outer = row / inner;
-      keys_[e] = key_of(x_load((outer * count + i) * inner + (row - outer * inner)));
-      at_[e] = i;
+    if (spot.exists) {
+      keys_[e] = key_of(x_load(place_of(spot, spot.i)));
+      at_[e] = spot.i;
     }
   }
-  barrier();
+}
+
+void sort() {
+  const uint t = gl_LocalInvocationID.x;
   for (uint size = 2u; size <= SEGMENT; size <<= 1u) {
     for (uint p = t; p < ELEMENTS / 2u; p += LOCAL_X) {
       const uint o = p & (size / 2u - 1u), base = (p - o) * 2u;
@@ -52,20 +65,32 @@ void main() {
       barrier();
     }
   }
-  for (uint e = t; e < ELEMENTS; e += LOCAL_X) {
-    const uint segment = first + e / SEGMENT, row = segment / tiles, place = e % SEGMENT;
-    const uint i = (segment - row * tiles) * SEGMENT + place;
-    if (row >= rows || i >= count || place >= limit) continue;
+}
+
+void store(uint first) {
+  for (uint e = gl_LocalInvocationID.x; e < ELEMENTS; e += LOCAL_X) {
+    const Spot spot = spot_of(first, e);
+    const uint place = e % SEGMENT;
+    if (!spot.exists || place >= limit) continue;
 #if DIRECT
-    const uint outer = row / inner, k = row - outer * inner;
-    const uint to = (outer * limit + place) * inner + k;
-    y_store(to, y_T(x_load((outer * count + at_[e]) * inner + k)));
+    const uint to = (spot.outer * limit + place) * inner + spot.inner_part;
+    y_store(to, y_T(x_load(place_of(spot, at_[e]))));
 #if INDICES
     idx_store(to, idx_T(at_[e]));
 #endif
 #else
-    keys_raw_store(row * count + i, keys_T(keys_[e]));
-    at_raw_store(row * count + i, int(at_[e]));
+    keys_raw_store(spot.row * count + spot.i, keys_T(keys_[e]));
+    at_raw_store(spot.row * count + spot.i, int(at_[e]));
 #endif
   }
+}
+
+void main() {
+  const uint tiles = (count + SEGMENT - 1u) / SEGMENT;
+  const uint first = tv_group() * (ELEMENTS / SEGMENT);
+  if (first >= rows * tiles) return;
+  load(first);
+  barrier();
+  sort();
+  store(first);
 }

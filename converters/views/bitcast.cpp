@@ -1,6 +1,7 @@
 // view(dtype): the bytes of a tensor as elements of another type.
 
 #include "converters/kit/steps.h"
+#include "converters/kit/view_types.h"
 
 namespace tv {
 namespace {
@@ -46,6 +47,7 @@ const RegisterConverter bitcast{{.op = "aten::view.dtype",
                                  .convert = convert,
                                  .reads_views = {"self"},
                                  .keeps_float32 = true,
+                                 .types = types::other_type,
                                  .examples = examples}};
 
 }  // namespace

@@ -121,6 +121,7 @@ std::vector<Graph> examples() {
 const RegisterConverter copy{{.op = "tv::copy",
                               .convert = convert_copy,
                               .reads_views = {"*"},
+                              .moves = Moves::kCopies,
                               .is_compute = false,
                               .examples = examples,
                               .notes = "materialises a view"}};

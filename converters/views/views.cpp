@@ -1,19 +1,21 @@
 // Views that reorder, split off or add dimensions: the result names elements of its input's
 // storage, and no kernel runs unless a consumer needs the elements packed.
 
+#include "converters/kit/shape_types.h"
 #include "converters/kit/view_strides.h"
+#include "converters/kit/view_types.h"
 
 namespace tv {
 namespace {
 
 using ViewFunction = decltype(Converter::view);
 
-Converter view_converter(std::string op, ViewFunction view,
-                         decltype(Converter::unsupported) unsupported = nullptr) {
+Converter view_converter(std::string op, ViewFunction view, Moves moves, TypeRule types) {
   return {.op = std::move(op),
-          .unsupported = std::move(unsupported),
           .view = std::move(view),
-          .is_compute = false};
+          .moves = moves,
+          .is_compute = false,
+          .types = std::move(types)};
 }
 
 const Shape& input_shape(const NodeContext& c) {
@@ -116,41 +118,41 @@ std::optional<View> diagonal(const NodeContext& c, const View& in, size_t) {
 }
 
 const RegisterConverter views{
-    view_converter("aten::view", reshape),
-    view_converter("aten::reshape", reshape),
-    view_converter("aten::_unsafe_view", reshape),
-    view_converter("aten::_reshape_alias", reshape),
-    view_converter("aten::view_copy", reshape),
-    view_converter("aten::view_as", reshape),
-    view_converter("aten::reshape_as", reshape),
-    view_converter("aten::flatten.using_ints", reshape),
-    view_converter("aten::unflatten.int", reshape),
-    view_converter("aten::ravel", reshape),
-    view_converter("aten::permute", permute),
-    view_converter("aten::permute_copy", permute),
-    view_converter("aten::transpose.int", transpose),
-    view_converter("aten::swapaxes", transpose),
-    view_converter("aten::t", transpose_last),
-    view_converter("aten::mT", transpose_last),
-    view_converter("aten::numpy_T", reverse_dims),
-    view_converter("aten::expand", expand),
-    view_converter("aten::expand_copy", expand),
-    view_converter("aten::expand_as", expand),
-    view_converter("aten::broadcast_to", expand),
-    view_converter("aten::unsqueeze", unsqueeze),
-    view_converter("aten::squeeze", squeeze),
-    view_converter("aten::squeeze.dim", squeeze),
-    view_converter("aten::squeeze.dims", squeeze),
-    view_converter("aten::diagonal", diagonal),
-    view_converter("aten::diagonal_copy", diagonal),
+    view_converter("aten::view", reshape, Moves::kReshapes, types::reshaped),
+    view_converter("aten::reshape", reshape, Moves::kReshapes, types::reshaped),
+    view_converter("aten::_unsafe_view", reshape, Moves::kReshapes, types::reshaped),
+    view_converter("aten::_reshape_alias", reshape, Moves::kReshapes, types::reshaped),
+    view_converter("aten::view_copy", reshape, Moves::kReshapes, types::reshaped),
+    view_converter("aten::view_as", reshape, Moves::kReshapes, types::reshaped),
+    view_converter("aten::reshape_as", reshape, Moves::kReshapes, types::reshaped),
+    view_converter("aten::flatten.using_ints", reshape, Moves::kReshapes, types::reshaped),
+    view_converter("aten::unflatten.int", reshape, Moves::kReshapes, types::reshaped),
+    view_converter("aten::ravel", reshape, Moves::kReshapes, types::reshaped),
+    view_converter("aten::permute", permute, Moves::kPermutes, types::permuted),
+    view_converter("aten::permute_copy", permute, Moves::kPermutes, types::permuted),
+    view_converter("aten::transpose.int", transpose, Moves::kPermutes, types::swapped),
+    view_converter("aten::swapaxes", transpose, Moves::kPermutes, types::swapped),
+    view_converter("aten::t", transpose_last, Moves::kPermutes, types::last_swapped),
+    view_converter("aten::mT", transpose_last, Moves::kPermutes, types::last_swapped),
+    view_converter("aten::numpy_T", reverse_dims, Moves::kPermutes, types::reversed),
+    view_converter("aten::expand", expand, Moves::kSpreads, types::expanded),
+    view_converter("aten::expand_copy", expand, Moves::kSpreads, types::expanded),
+    view_converter("aten::expand_as", expand, Moves::kSpreads, types::expanded),
+    view_converter("aten::broadcast_to", expand, Moves::kSpreads, types::expanded),
+    view_converter("aten::unsqueeze", unsqueeze, Moves::kReshapes, types::unsqueezed),
+    view_converter("aten::squeeze", squeeze, Moves::kReshapes, types::squeezed),
+    view_converter("aten::squeeze.dim", squeeze, Moves::kReshapes, types::squeezed),
+    view_converter("aten::squeeze.dims", squeeze, Moves::kReshapes, types::squeezed),
+    view_converter("aten::diagonal", diagonal, Moves::kPicks, types::diagonal),
+    view_converter("aten::diagonal_copy", diagonal, Moves::kPicks, types::diagonal),
     // Values in an engine are never written twice, so a clone may share its input's storage. An
     // engine's output always gets storage of its own.
-    view_converter("aten::alias", identity),
-    view_converter("aten::detach", identity),
-    view_converter("aten::clone", identity),
-    view_converter("aten::contiguous", identity),
-    view_converter("aten::lift_fresh", identity),
-    view_converter("aten::lift_fresh_copy", identity),
+    view_converter("aten::alias", identity, Moves::kCopies, types::kSame),
+    view_converter("aten::detach", identity, Moves::kCopies, types::kSame),
+    view_converter("aten::clone", identity, Moves::kCopies, types::kSame),
+    view_converter("aten::contiguous", identity, Moves::kCopies, types::kSame),
+    view_converter("aten::lift_fresh", identity, Moves::kCopies, types::kSame),
+    view_converter("aten::lift_fresh_copy", identity, Moves::kCopies, types::kSame),
 };
 
 }  // namespace

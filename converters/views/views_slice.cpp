@@ -1,6 +1,7 @@
 // Views of a part: slice, select, narrow, and the operators that cut a tensor into several.
 
 #include "converters/kit/view_strides.h"
+#include "converters/kit/view_types.h"
 
 namespace tv {
 namespace {
@@ -80,28 +81,30 @@ std::optional<View> chunk(const NodeContext& c, const View& in, size_t output) {
   return shifted(in, dim, size * static_cast<int64_t>(output));
 }
 
-Converter part(std::string op, decltype(Converter::view) view,
+Converter part(std::string op, Moves moves, TypeRule types, decltype(Converter::view) view,
                decltype(Converter::unsupported) unsupported = nullptr) {
   return {.op = std::move(op),
           .unsupported = std::move(unsupported),
           .view = std::move(view),
-          .is_compute = false};
+          .moves = moves,
+          .is_compute = false,
+          .types = std::move(types)};
 }
 
 const RegisterConverter parts{
-    part("aten::slice.Tensor", slice, slice_unsupported),
-    part("aten::slice_copy.Tensor", slice, slice_unsupported),
-    part("aten::select.int", select,
+    part("aten::slice.Tensor", Moves::kCuts, types::slice, slice, slice_unsupported),
+    part("aten::slice_copy.Tensor", Moves::kCuts, types::slice, slice, slice_unsupported),
+    part("aten::select.int", Moves::kCuts, types::selected, select,
          [](const NodeContext& c) { return index_unsupported(c, "index"); }),
-    part("aten::select_copy.int", select,
+    part("aten::select_copy.int", Moves::kCuts, types::selected, select,
          [](const NodeContext& c) { return index_unsupported(c, "index"); }),
-    part("aten::narrow", narrow,
+    part("aten::narrow", Moves::kCuts, types::narrowed, narrow,
          [](const NodeContext& c) { return index_unsupported(c, "start"); }),
-    part("aten::unbind.int", unbind),
-    part("aten::split.Tensor", split),
-    part("aten::split_with_sizes", split_with_sizes),
-    part("aten::split.sizes", split_with_sizes),
-    part("aten::chunk", chunk),
+    part("aten::unbind.int", Moves::kParts, types::unbound, unbind),
+    part("aten::split.Tensor", Moves::kParts, types::split, split),
+    part("aten::split_with_sizes", Moves::kParts, types::split_by_sizes, split_with_sizes),
+    part("aten::split.sizes", Moves::kParts, types::split_by_sizes, split_with_sizes),
+    part("aten::chunk", Moves::kParts, types::chunk, chunk),
 };
 
 }  // namespace

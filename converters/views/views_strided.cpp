@@ -1,6 +1,7 @@
 // Sliding windows, as_strided, and copies of views.
 
 #include "converters/kit/steps.h"
+#include "converters/kit/view_types.h"
 
 namespace tv {
 namespace {
@@ -57,12 +58,32 @@ void unbind_copy(const NodeContext& c, Rewriter& r) {
 }
 
 const RegisterConverter copies{
-    {.op = "aten::as_strided", .view = as_strided, .is_compute = false},
-    {.op = "aten::unfold", .view = unfold, .is_compute = false},
-    {.op = "aten::unfold_copy", .expand = unfold_copy},
-    {.op = "aten::as_strided_copy", .expand = as_strided_copy},
-    {.op = "aten::narrow_copy", .expand = narrow_copy},
-    {.op = "aten::unbind_copy.int", .expand = unbind_copy},
+    {.op = "aten::as_strided",
+     .view = as_strided,
+     .moves = Moves::kPicks,
+     .is_compute = false,
+     .types = types::strided_view},
+    {.op = "aten::unfold",
+     .view = unfold,
+     .moves = Moves::kPicks,
+     .is_compute = false,
+     .types = types::unfolded},
+    {.op = "aten::unfold_copy",
+     .expand = unfold_copy,
+     .moves = Moves::kPicks,
+     .types = types::unfolded},
+    {.op = "aten::as_strided_copy",
+     .expand = as_strided_copy,
+     .moves = Moves::kPicks,
+     .types = types::strided_view},
+    {.op = "aten::narrow_copy",
+     .expand = narrow_copy,
+     .moves = Moves::kCuts,
+     .types = types::narrowed},
+    {.op = "aten::unbind_copy.int",
+     .expand = unbind_copy,
+     .moves = Moves::kParts,
+     .types = types::unbound},
 };
 
 }  // namespace

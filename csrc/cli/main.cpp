@@ -4,10 +4,10 @@
 #include <cstdlib>
 #include <exception>
 
-#include "csrc/cli/command_error.h"
-#include "csrc/cli/lines.h"
-#include "csrc/cli/options.h"
+#include "csrc/cli/flags/options.h"
 #include "csrc/cli/run.h"
+#include "csrc/cli/text/command_error.h"
+#include "csrc/cli/text/lines.h"
 #include "csrc/version.h"
 #include "runtime/base/error.h"
 #include "runtime/vulkan/driver_environment.h"
@@ -58,4 +58,11 @@ int run(int argc, const char* const* argv) {
 }  // namespace
 }  // namespace tv::cli
 
-int main(int argc, char** argv) { return tv::cli::run(argc, argv); }
+int main(int argc, char** argv) {
+  try {
+    return tv::cli::run(argc, argv);
+  } catch (const std::exception& error) {  // no memory for the command, or for a message
+    std::fprintf(stderr, "vkexec: %s\n", error.what());
+    return tv::cli::kFailed;
+  }
+}

@@ -2,14 +2,15 @@
 
 #include <chrono>
 
-#include "csrc/cli/bench.h"
-#include "csrc/cli/build.h"
-#include "csrc/cli/compare.h"
-#include "csrc/cli/debug.h"
-#include "csrc/cli/exports.h"
-#include "csrc/cli/generate.h"
-#include "csrc/cli/lines.h"
-#include "csrc/cli/report.h"
+#include "csrc/cli/bench/bench.h"
+#include "csrc/cli/bench/exports.h"
+#include "csrc/cli/bench/report.h"
+#include "csrc/cli/calibrate/calibrate_from_data.h"
+#include "csrc/cli/compare/compare.h"
+#include "csrc/cli/debug/debug.h"
+#include "csrc/cli/generate/generate.h"
+#include "csrc/cli/models/build.h"
+#include "csrc/cli/text/lines.h"
 #include "csrc/report/engine_graph.h"
 #include "runtime/base/error.h"
 #include "runtime/vulkan/device.h"
@@ -40,15 +41,41 @@ void refit(Network& network, const Options& options) {
   say(format("Refitted %zu of %zu weights in %g s", taken, network.spec().weights.size(), took));
 }
 
-Network load(const std::shared_ptr<Device>& device, const Options& options) {
+/// The model; inputs that set shapes have the values of --loadInputs, and are inputs no longer.
+ReadModel read_with_values(Options& options) {
+  for (;;) {
+    try {
+      return read_model(options);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kUnsupported || options.onnx.empty()) throw;
+      bool more = false;
+      for (const std::string& name : shape_inputs(options)) {
+        const auto file = options.load_inputs.find(name);
+        if (file == options.load_inputs.end() || !file->second.ends_with(".npy")) continue;
+        say("Input \"" + name + "\" sets shapes: the engine is for the value of " + file->second);
+        options.constants.insert(options.load_inputs.extract(file));
+        more = true;
+      }
+      if (!more) throw;
+    }
+  }
+}
+
+Network load(const std::shared_ptr<Device>& device, Options& options) {
   if (options.load_engine.empty()) {
-    const ReadModel model = read_model(options);
+    const ReadModel model = read_with_values(options);
+    if (!options.new_calibration.empty()) {
+      calibrate_from_data(device, model, options);
+    } else if (!options.calibration_data.empty()) {
+      say("The calibration cache is there: no batch is run");
+    }
     return build_network(device, model.graph, model.weights, options);
   }
   std::optional<Network> network;
   const double took = seconds([&] {
-    network =
-        Network::load(device, options.load_engine, {.check_addresses = options.check_addresses});
+    network = Network::load(device, options.load_engine,
+                            {.check_addresses = options.check_addresses,
+                             .weight_budget = options.settings.weight_budget});
   });
   say(format("Engine loaded in %g s", took));
   return std::move(*network);
@@ -104,7 +131,8 @@ void infer(const RunInputs& inputs, const Options& options) {
 
 }  // namespace
 
-bool execute(const Options& options) {
+bool execute(const Options& given) {
+  Options options = given;
   if (options.list_devices) {
     list_all_devices();
     return true;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "csrc/cli/options.h"
+#include "csrc/cli/flags/options.h"
 
 namespace tv::cli {
 

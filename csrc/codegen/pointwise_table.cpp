@@ -20,6 +20,11 @@ namespace {
 // (converters/pointwise/pointwise_unary.cpp).
 // name, arity, float, int, int64, bool, bool operands, gives bool, error.
 // math.glsl holds the tv_ functions; tests/accuracy measures their errors.
+constexpr PointwiseRow commutes(PointwiseRow row) {
+  row.commutes = true;
+  return row;
+}
+
 constexpr PointwiseRow kRows[] = {
     // Copies and casts. `cast` alone rounds to a 16-bit result.
     {"copy", 1, "$0", "$0", "$0", "$0"},
@@ -27,10 +32,10 @@ constexpr PointwiseRow kRows[] = {
     {"where", 3, "$0 ? $1 : $2", "$0 ? $1 : $2", "$0 ? $1 : $2", "$0 ? $1 : $2", 1},
 
     // Arithmetic. Third operand of add_scaled, sub_scaled: alpha.
-    {"add", 2, "$0 + $1", "$0 + $1", "$0 + $1", "$0 || $1", 0, false, "0.5"},
+    commutes({"add", 2, "$0 + $1", "$0 + $1", "$0 + $1", "$0 || $1", 0, false, "0.5"}),
     {"sub", 2, "$0 - $1", "$0 - $1", "$0 - $1", nullptr, 0, false, "0.5"},
     {"rsub", 2, "$1 - $0", "$1 - $0", "$1 - $0", nullptr, 0, false, "0.5"},
-    {"mul", 2, "$0 * $1", "$0 * $1", "$0 * $1", "$0 && $1", 0, false, "0.5"},
+    commutes({"mul", 2, "$0 * $1", "$0 * $1", "$0 * $1", "$0 && $1", 0, false, "0.5"}),
     {"add_scaled", 3, "$0 + $2 * $1", "$0 + $2 * $1", "$0 + $2 * $1", "$0 || ($2 && $1)", 0, false,
      "1 of the terms"},
     {"sub_scaled", 3, "$0 - $2 * $1", "$0 - $2 * $1", "$0 - $2 * $1", nullptr, 0, false,
@@ -64,20 +69,20 @@ constexpr PointwiseRow kRows[] = {
      "2 of the terms"},
 
     // Comparisons, in the compute dtype.
-    {"eq", 2, "$0 == $1", "$0 == $1", "$0 == $1", "$0 == $1", 0, true},
-    {"ne", 2, "$0 != $1", "$0 != $1", "$0 != $1", "$0 != $1", 0, true},
+    commutes({"eq", 2, "$0 == $1", "$0 == $1", "$0 == $1", "$0 == $1", 0, true}),
+    commutes({"ne", 2, "$0 != $1", "$0 != $1", "$0 != $1", "$0 != $1", 0, true}),
     {"lt", 2, "$0 < $1", "$0 < $1", "$0 < $1", "!$0 && $1", 0, true},
     {"le", 2, "$0 <= $1", "$0 <= $1", "$0 <= $1", "!$0 || $1", 0, true},
     {"gt", 2, "$0 > $1", "$0 > $1", "$0 > $1", "$0 && !$1", 0, true},
     {"ge", 2, "$0 >= $1", "$0 >= $1", "$0 >= $1", "$0 || !$1", 0, true},
 
     // Logic on truth values, bits.
-    {"logical_and", 2, nullptr, nullptr, nullptr, "$0 && $1", 0, true},
-    {"logical_or", 2, nullptr, nullptr, nullptr, "$0 || $1", 0, true},
-    {"logical_xor", 2, nullptr, nullptr, nullptr, "$0 != $1", 0, true},
-    {"bitwise_and", 2, nullptr, "$0 & $1", "$0 & $1", "$0 && $1"},
-    {"bitwise_or", 2, nullptr, "$0 | $1", "$0 | $1", "$0 || $1"},
-    {"bitwise_xor", 2, nullptr, "$0 ^ $1", "$0 ^ $1", "$0 != $1"},
+    commutes({"logical_and", 2, nullptr, nullptr, nullptr, "$0 && $1", 0, true}),
+    commutes({"logical_or", 2, nullptr, nullptr, nullptr, "$0 || $1", 0, true}),
+    commutes({"logical_xor", 2, nullptr, nullptr, nullptr, "$0 != $1", 0, true}),
+    commutes({"bitwise_and", 2, nullptr, "$0 & $1", "$0 & $1", "$0 && $1"}),
+    commutes({"bitwise_or", 2, nullptr, "$0 | $1", "$0 | $1", "$0 || $1"}),
+    commutes({"bitwise_xor", 2, nullptr, "$0 ^ $1", "$0 ^ $1", "$0 != $1"}),
 
     {"shift_left", 3, nullptr, "tv_shl($0, $1, $2)", "tv_shl($0, $1)", nullptr},
     {"shift_right", 3, nullptr, "tv_shr($0, $1, $2)", "tv_shr($0, $1)", nullptr},

@@ -35,6 +35,8 @@ struct PointwiseRow {
   /// Loop iterations that the float form makes at most, in the functions that it calls, too; those
   /// of rows that the compiler brings are counted by the names of these functions.
   int iterations = 0;
+  /// Two operands give the same bits whatever their order.
+  bool commutes = false;
 };
 
 /// The row called `name`; null if there is none.

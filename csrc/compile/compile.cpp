@@ -9,38 +9,41 @@
 #include "csrc/counters.h"
 #include "csrc/lowering/lower.h"
 #include "csrc/lowering/node_times.h"
-#include "csrc/passes/canonicalise.h"
-#include "csrc/passes/choose_channels_last.h"
-#include "csrc/passes/choose_layouts.h"
-#include "csrc/passes/fold.h"
-#include "csrc/passes/fold_batch_norm.h"
-#include "csrc/passes/fold_padding.h"
-#include "csrc/passes/fuse.h"
-#include "csrc/passes/fuse_products.h"
-#include "csrc/passes/gather_siblings.h"
-#include "csrc/passes/group_heads.h"
-#include "csrc/passes/hoist_scales.h"
-#include "csrc/passes/lower_precision.h"
-#include "csrc/passes/measure_fusion.h"
-#include "csrc/passes/measure_integers.h"
-#include "csrc/passes/measure_layouts.h"
-#include "csrc/passes/merge_cache_writes.h"
-#include "csrc/passes/merge_matmuls.h"
-#include "csrc/passes/multiply_integers.h"
-#include "csrc/passes/multiply_quantised.h"
-#include "csrc/passes/multiply_sparse.h"
-#include "csrc/passes/place_outputs.h"
-#include "csrc/passes/quantise_calibrated.h"
-#include "csrc/passes/recognise_attention.h"
-#include "csrc/passes/recognise_linear.h"
-#include "csrc/passes/recognise_mask.h"
-#include "csrc/passes/recognise_rms_norm.h"
-#include "csrc/passes/recognise_rotary.h"
-#include "csrc/passes/simplify.h"
-#include "csrc/passes/truncate.h"
-#include "csrc/passes/whole_products.h"
-#include "csrc/passes/write_in_place.h"
-#include "csrc/passes/write_rotated.h"
+#include "csrc/passes/fuse/fuse.h"
+#include "csrc/passes/fuse/fuse_products.h"
+#include "csrc/passes/fuse/measure_fusion.h"
+#include "csrc/passes/layouts/choose_channels_last.h"
+#include "csrc/passes/layouts/choose_layouts.h"
+#include "csrc/passes/layouts/measure_layouts.h"
+#include "csrc/passes/quantise/measure_integers.h"
+#include "csrc/passes/quantise/move_integers.h"
+#include "csrc/passes/quantise/multiply_integers.h"
+#include "csrc/passes/quantise/multiply_quantised.h"
+#include "csrc/passes/quantise/multiply_sparse.h"
+#include "csrc/passes/quantise/quantise_calibrated.h"
+#include "csrc/passes/quantise/quantise_early.h"
+#include "csrc/passes/quantise/whole_products.h"
+#include "csrc/passes/recognise/group_heads.h"
+#include "csrc/passes/recognise/recognise_attention.h"
+#include "csrc/passes/recognise/recognise_linear.h"
+#include "csrc/passes/recognise/recognise_mask.h"
+#include "csrc/passes/recognise/recognise_rms_norm.h"
+#include "csrc/passes/recognise/recognise_rotary.h"
+#include "csrc/passes/simplify/canonicalise.h"
+#include "csrc/passes/simplify/fold.h"
+#include "csrc/passes/simplify/fold_batch_norm.h"
+#include "csrc/passes/simplify/fold_padding.h"
+#include "csrc/passes/simplify/gather_siblings.h"
+#include "csrc/passes/simplify/hoist_scales.h"
+#include "csrc/passes/simplify/lower_precision.h"
+#include "csrc/passes/simplify/merge_matmuls.h"
+#include "csrc/passes/simplify/simplify.h"
+#include "csrc/passes/simplify/truncate.h"
+#include "csrc/passes/write/merge_cache_writes.h"
+#include "csrc/passes/write/move_windows.h"
+#include "csrc/passes/write/place_outputs.h"
+#include "csrc/passes/write/write_in_place.h"
+#include "csrc/passes/write/write_rotated.h"
 
 namespace tv {
 
@@ -86,15 +89,22 @@ Graph recognise(Graph graph, const Settings& settings, const DeviceProfile& devi
 }
 
 /// The passes that let products and convolutions read quantised tensors.
-Graph multiply(Graph graph, const AfterPass& after, std::vector<QuantisedFate>* fates = nullptr) {
+Graph multiply(Graph graph, const Settings& settings, const DeviceProfile& device,
+               const AfterPass& after, std::vector<QuantisedFate>* fates = nullptr) {
   graph = quantise_calibrated(std::move(graph));
   after(graph, "quantise_calibrated");
   graph = recognise_linear(std::move(graph));
   after(graph, "recognise_linear");
   // Before anything moves or joins the weights of products.
   IntegerReads integers;
-  graph = multiply_integers(std::move(graph), fates ? &integers : nullptr);
+  IntegerReads* reads = fates ? &integers : nullptr;
+  graph = move_integers(std::move(graph), reads);
+  after(graph, "move_integers");
+  graph = multiply_integers(std::move(graph), reads);
   after(graph, "multiply_integers");
+  graph = translate(std::move(graph), settings, device);
+  graph = move_integers(quantise_early(std::move(graph)), reads);
+  after(graph, "quantise_early");
   graph = multiply_quantised(std::move(graph), fates, integers);
   after(graph, "multiply_quantised");
   return graph;
@@ -129,6 +139,8 @@ Graph arrange(Graph graph, const Settings& settings, const DeviceProfile& device
   after(graph, "simplify");
   graph = gather_siblings(std::move(graph));
   after(graph, "gather_siblings");
+  graph = move_windows(std::move(graph), settings, device);
+  after(graph, "move_windows");
   // Fusion comes after layouts: a view between two operators is gone by then.
   graph = choose_layouts(std::move(graph), settings, device);
   after(graph, "choose_layouts");
@@ -149,7 +161,7 @@ Graph arrange(Graph graph, const Settings& settings, const DeviceProfile& device
 std::optional<double> us_of(Graph graph, const Settings& settings, const DeviceProfile& device,
                             NodeTimes& times) {
   const AfterPass quietly = [](const Graph&, const char*) {};
-  graph = arrange(multiply(std::move(graph), quietly), settings, device, quietly);
+  graph = arrange(multiply(std::move(graph), settings, device, quietly), settings, device, quietly);
   std::vector<size_t> all(graph.nodes.size());
   std::iota(all.begin(), all.end(), size_t{0});
   return times.us(graph, all);
@@ -161,7 +173,9 @@ std::vector<QuantisedFate> quantised_fates(Graph graph, const Settings& settings
                                            const DeviceProfile& device) {
   std::vector<QuantisedFate> fates;
   const AfterPass quietly = [](const Graph&, const char*) {};
-  multiply(recognise(std::move(graph), settings, device, quietly), quietly, &fates);
+  graph = recognise(std::move(graph), settings, device, quietly);
+  if (permits_floats(settings)) graph = measure_integers(std::move(graph), settings, device, {});
+  multiply(std::move(graph), settings, device, quietly, &fates);
   return fates;
 }
 
@@ -171,6 +185,17 @@ std::vector<SparseFate> sparse_fates(Graph graph, const Settings& settings,
   if (!settings.sparse_weights) return fates;
   const AfterPass quietly = [](const Graph&, const char*) {};
   choose_sparse(recognise(std::move(graph), settings, device, quietly), device, {}, &fates);
+  return fates;
+}
+
+std::vector<WriteFate> write_fates(Graph graph, const Settings& settings,
+                                   const DeviceProfile& device) {
+  std::vector<WriteFate> fates;
+  const AfterPass quietly = [](const Graph&, const char*) {};
+  graph =
+      multiply(recognise(std::move(graph), settings, device, quietly), settings, device, quietly);
+  graph = arrange(std::move(graph), settings, device, quietly);
+  write_in_place(std::move(graph), settings, device, &fates);
   return fates;
 }
 
@@ -187,30 +212,28 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
   graph = recognise(std::move(graph), settings, device, after);
   std::optional<NodeTimes> times;
   if (costs) times.emplace(settings, device, *costs, progress);
-  if (times && permits_floats(settings)) {
-    graph = measure_integers(std::move(graph), [&](Graph some) {
-      return us_of(std::move(some), settings, device, *times);
-    });
+  const GraphUs us = [&](Graph some) { return us_of(std::move(some), settings, device, *times); };
+  if (permits_floats(settings)) {
+    graph = measure_integers(std::move(graph), settings, device, times ? us : GraphUs());
     after(graph, "measure_integers");
   }
   if (settings.sparse_weights) {
-    const GraphUs us = [&](Graph some) { return us_of(std::move(some), settings, device, *times); };
     graph = choose_sparse(std::move(graph), device, times ? us : GraphUs());
     after(graph, "choose_sparse");
   }
-  graph = multiply(std::move(graph), after);
+  graph = multiply(std::move(graph), settings, device, after);
   graph = arrange(std::move(graph), settings, device, after);
 
   if (times && settings.optimization_level >= kMeasuredFromLevel) {
-    const NodesUs us = [&](const Graph& g, std::span<const size_t> nodes) {
+    const NodesUs nodes_us = [&](const Graph& g, std::span<const size_t> nodes) {
       return times->us(g, nodes);
     };
     if (wants_channels_last(settings, device)) {
-      graph = measure_layouts(std::move(graph), us);
+      graph = measure_layouts(std::move(graph), nodes_us);
       after(graph, "measure_layouts");
     }
-    graph =
-        measure_fusion(std::move(graph), us, settings.optimization_level >= kEpiloguesFromLevel);
+    graph = measure_fusion(std::move(graph), nodes_us,
+                           settings.optimization_level >= kEpiloguesFromLevel);
     after(graph, "measure_fusion");
   }
 

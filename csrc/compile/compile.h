@@ -3,8 +3,9 @@
 
 #include "csrc/cost_model.h"
 #include "csrc/graph/graph.h"
-#include "csrc/passes/multiply_quantised.h"
-#include "csrc/passes/multiply_sparse.h"
+#include "csrc/passes/quantise/multiply_quantised.h"
+#include "csrc/passes/quantise/multiply_sparse.h"
+#include "csrc/passes/write/write_in_place.h"
 #include "csrc/progress.h"
 #include "csrc/settings.h"
 #include "runtime/spec/engine_spec.h"
@@ -26,5 +27,9 @@ std::vector<QuantisedFate> quantised_fates(Graph graph, const Settings& settings
 /// cost model, so by rule.
 std::vector<SparseFate> sparse_fates(Graph graph, const Settings& settings,
                                      const DeviceProfile& device);
+
+/// What compile() makes of each value that is written over an input; without a cost model.
+std::vector<WriteFate> write_fates(Graph graph, const Settings& settings,
+                                   const DeviceProfile& device);
 
 }  // namespace tv

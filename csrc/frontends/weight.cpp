@@ -1,8 +1,19 @@
 #include "csrc/frontends/weight.h"
 
 #include "csrc/graph/two_four.h"
+#include "runtime/base/sha256.h"
 
 namespace tv {
+
+std::string model_digest(std::span<const uint8_t> file, const std::vector<Weight>& weights) {
+  std::string digests = sha256_hex(file);
+  for (const Weight& weight : weights) {
+    digests += " " + weight.name + " " + std::string(name(weight.dtype));
+    for (const int64_t size : weight.shape) digests += " " + std::to_string(size);
+    digests += " " + sha256_hex(weight.load().bytes);
+  }
+  return sha256_hex(digests);
+}
 
 void mark_sparse(Graph& graph, const std::vector<Weight>& weights) {
   for (size_t i = 0; i < weights.size(); ++i) {

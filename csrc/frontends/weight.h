@@ -34,6 +34,9 @@ struct Weight {
   std::function<WeightBytes()> load;
 };
 
+/// Of a model's file and of its weights, which may lie in other files: 64 hexadecimal digits.
+std::string model_digest(std::span<const uint8_t> file, const std::vector<Weight>& weights);
+
 /// Looks at the matrices among the weights, which are the graph's, for 2:4 sparsity
 /// (Value::two_four).
 void mark_sparse(Graph& graph, const std::vector<Weight>& weights);

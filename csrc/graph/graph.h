@@ -3,8 +3,9 @@
 //
 // Operators are ATen's functional ones, and those of other libraries, by their full name,
 // "aten::add.Tensor" (without the overload if it is `default`: "aten::relu"). Two prefixes are this
-// project's: passes make "tv::" names, and "complex::" is ATen's operator on complex values as
-// pairs of floats (converters/complex/complex.h).
+// project's: "tv::" for operators that ATen does not have, which passes and importers make, and
+// "complex::" for ATen's operators on complex values as pairs of floats
+// (converters/complex/complex.h).
 
 #include <cstdint>
 #include <memory>

@@ -55,7 +55,7 @@ inline Quantised quantised_of(const Node& node) {
           node.integer("bits"), format("format"),    format("scale_format")};
 }
 
-/// They as arguments of a node.
+/// The same as arguments of a node.
 inline std::vector<Arg> arguments_of(const Quantised& q) {
   std::vector<Arg> args = {tensor_arg("input", q.input), tensor_arg("scale", q.scale),
                            tensor_arg("zero_point", q.zero_point), attr_arg("bits", Expr(q.bits))};

@@ -1,6 +1,6 @@
 #pragma once
-// 2:4 sparsity in the bytes of a matrix: of each four neighbours along a dimension, from its start
-// on, two at most are not zero.
+// 2:4 sparsity in the bytes of a matrix: at most two of each four neighbours along a dimension,
+// from its start on, are not zero.
 
 #include <cstdint>
 #include <span>
@@ -17,8 +17,8 @@ struct MatrixBytes {
   int64_t rows = 0, columns = 0;
 };
 
-/// The dimensions along which it is so, as Value::two_four has them; 0 for other dtypes, and for
-/// sizes that are no multiple of 4.
+/// The dimensions along which it is 2:4 sparse, as in Value::two_four; 0 for other dtypes, and for
+/// sizes that are not a multiple of 4.
 uint8_t two_four_dimensions(const MatrixBytes& matrix);
 
 /// Its bytes with all but the two largest magnitudes of each four neighbours along `dim` made zero,

@@ -11,7 +11,8 @@ namespace tv {
 
 /// The launches that do a step's work on the device: the step itself, or parts of its grid, of
 /// which each has the define GRID_PART, its first workgroup as tv_first_x, _y, _z and the whole
-/// grid as tv_groups_x, _y, _z (csrc/codegen/preamble.cpp). Flat grids are spread by the encoder.
+/// grid as tv_groups_x, _y, _z (csrc/codegen/generate_kernel.cpp). Flat grids are spread by the
+/// encoder.
 std::vector<Step> split_grid(Step step, std::span<const Symbol> symbols,
                              const DeviceProfile& device);
 

@@ -1,23 +1,35 @@
 #include "csrc/operators/check_operators.h"
 
 #include "csrc/converter.h"
-#include "csrc/operators/fail.h"
-#include "csrc/operators/rules.h"
 #include "csrc/operators/schema.h"
 #include "csrc/settings.h"
+#include "csrc/types/fail.h"
 
 namespace tv {
 namespace {
 
-constexpr std::string_view kComplex = "complex::";
+constexpr std::string_view kComplexLibrary = "complex::";
 
-/// Null for operators that compute no element from elements.
-const Converter* pointwise_of(const std::string& op) {
-  const Converter* converter = Registry::instance().find(op);
-  if (op.starts_with(kComplex)) {
-    converter = Registry::instance().find("aten::" + op.substr(kComplex.size()));
+const Converter* converter_of(std::string_view op) { return Registry::instance().find(op); }
+
+/// ATen's operator, for one on complex values that says nothing of its own.
+const Converter* of_reals(std::string_view op) {
+  if (!op.starts_with(kComplexLibrary)) return nullptr;
+  return converter_of("aten::" + std::string(op.substr(kComplexLibrary.size())));
+}
+
+/// Null where nobody says the types: as for pointwise operators whose results broadcast.
+const TypeRule* type_rule_of(std::string_view op) {
+  for (const Converter* converter : {converter_of(op), of_reals(op)}) {
+    if (converter != nullptr && converter->types) return &converter->types;
   }
-  return converter != nullptr && converter->pointwise ? converter : nullptr;
+  return nullptr;
+}
+
+bool is_pointwise(std::string_view op) {
+  const Converter* reals = of_reals(op);
+  const Converter* converter = reals != nullptr ? reals : converter_of(op);
+  return converter != nullptr && converter->pointwise;
 }
 
 class OperatorCheck {
@@ -34,13 +46,11 @@ class OperatorCheck {
     if (schema == nullptr && node.op.starts_with("tv::")) {
       node_fails(node, "is an operator that passes make");
     }
-    if (schema == nullptr && converter->types.empty()) return;
+    if (schema == nullptr && !converter->types) return;
     NodeTypes types(graph_, node, demands_);
     if (const TypeRule* rule = type_rule_of(node.op)) {
       (*rule)(types);
-    } else if (!converter->types.empty()) {
-      pattern(converter->types)(types);
-    } else if (pointwise_of(node.op) != nullptr) {
+    } else if (is_pointwise(node.op)) {
       check_pointwise(node, types);
     }
     if (converter->view) check_views(node, *converter, types);
@@ -106,9 +116,7 @@ void check_types(const Graph& graph, std::vector<Condition>& demands) {
 }
 
 bool has_type_rule(const std::string& op) {
-  const Converter* converter = Registry::instance().find(op);
-  return type_rule_of(op) != nullptr || pointwise_of(op) != nullptr ||
-         (converter != nullptr && !converter->types.empty());
+  return type_rule_of(op) != nullptr || is_pointwise(op);
 }
 
 }  // namespace tv

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "csrc/operators/fail.h"
+#include "csrc/types/fail.h"
 #include "runtime/base/error.h"
 
 namespace tv {
@@ -17,10 +17,17 @@ constexpr const char* kSchemas[] = {
     // This project's own (graph/quantised.h and the converters say what they are).
     "tv::dequantize(Tensor input, Tensor? scale, Tensor? zero_point, int bits, str? format=None, "
     "str? scale_format=None) -> Tensor",
+    "tv::quantize(Tensor input, Tensor? scale, Tensor? zero_point, float? step, int quant_min, "
+    "int quant_max, bool divides) -> Tensor",
     "tv::to_small_float(Tensor self, str format, bool saturate=False) -> Tensor",
+    "tv::constant_pad(Tensor self, SymInt[] pad, Tensor value) -> Tensor",
     "tv::matmul_integer(Tensor a, Tensor b, Tensor? a_zero, Tensor? b_zero) -> Tensor",
     "tv::convolution_integer(Tensor input, Tensor weight, Tensor? input_zero, Tensor? weight_zero, "
     "int[] stride, int[] padding, int[] dilation, int groups) -> Tensor",
+    "tv::recurrent(Tensor gates, Tensor weight, Tensor? bias, Tensor hidden, Tensor? lengths, "
+    "str kind, str order, bool reverse) -> (Tensor, Tensor)",
+    "tv::lstm(Tensor gates, Tensor weight, Tensor? bias, Tensor hidden, Tensor cell, "
+    "Tensor? lengths, str kind, str order, bool reverse) -> (Tensor, Tensor, Tensor)",
     "complex::scalar(float real, float imag) -> Tensor",
 };
 

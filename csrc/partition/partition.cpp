@@ -16,6 +16,9 @@ namespace tv {
 namespace {
 
 constexpr int64_t kSmallNumel = 16;  // integer tensors up to this are shape arithmetic
+// Between kernels of CUDA's an engine costs two switches of the GPU's context, about 300 µs;
+// PyTorch runs a node in about 7.
+constexpr int64_t kSwitchNodes = 40;
 
 class Partitioner {
  public:
@@ -241,6 +244,9 @@ class Partitioner {
   void choose_by_size(std::vector<std::vector<int32_t>>& blocks, Partition& result) {
     const bool nothing = std::isinf(settings_.min_block_size);
     const double least = settings_.require_full_compilation ? 1 : settings_.min_block_size;
+    // A size that the user chose stands for itself.
+    const bool pays_switches = settings_.on_cuda && !settings_.require_full_compilation &&
+                               settings_.min_block_size == Settings().min_block_size;
     int64_t left = 0;  // what remains for the GPU to do between engines
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       const bool on_host = roles_[n] == Role::kNative && graph_.nodes[n].origin.on_host;
@@ -252,8 +258,7 @@ class Partitioner {
     }
     for (auto& block : blocks) {
       const int64_t size = compute_nodes(block);
-      const bool worth_switching = left == 0 || settings_.require_full_compilation ||
-                                   static_cast<double>(size) >= settings_.switch_nodes;
+      const bool worth_switching = left == 0 || !pays_switches || size >= kSwitchNodes;
       if (!nothing && static_cast<double>(size) >= least && worth_switching) {
         result.blocks.push_back(std::move(block));
         continue;
@@ -265,7 +270,7 @@ class Partitioner {
               : "its block has " + nodes(size) +
                     "; the GPU's switch from CUDA to Vulkan and back takes as long "
                     "as " +
-                    whole(settings_.switch_nodes);
+                    std::to_string(kSwitchNodes);
       for (const int32_t n : block) make_native(n, reason);
     }
   }

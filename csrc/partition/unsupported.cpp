@@ -6,8 +6,8 @@
 
 #include "csrc/builder.h"
 #include "csrc/graph/strided.h"
-#include "csrc/passes/canonicalise.h"
-#include "csrc/passes/truncate.h"
+#include "csrc/passes/simplify/canonicalise.h"
+#include "csrc/passes/simplify/truncate.h"
 
 namespace tv {
 namespace {

@@ -104,6 +104,10 @@ std::vector<SparseFate> sparse_weights(const Plan& plan, size_t block) {
   return sparse_fates(graph_of(plan, block), plan.settings, plan.device);
 }
 
+std::vector<WriteFate> written_inputs(const Plan& plan, size_t block) {
+  return write_fates(graph_of(plan, block), plan.settings, plan.device);
+}
+
 std::vector<SparseCandidate> sparse_candidates(const Graph& graph) { return candidates_of(graph); }
 
 EngineSpec build(const Plan& plan, size_t block, const BuildOptions& options) {

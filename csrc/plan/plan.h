@@ -11,9 +11,10 @@
 
 #include "csrc/cache/cache_settings.h"
 #include "csrc/partition/partition.h"
-#include "csrc/passes/calibrate.h"
-#include "csrc/passes/multiply_quantised.h"
-#include "csrc/passes/multiply_sparse.h"
+#include "csrc/passes/quantise/calibrate.h"
+#include "csrc/passes/quantise/multiply_quantised.h"
+#include "csrc/passes/quantise/multiply_sparse.h"
+#include "csrc/passes/write/write_in_place.h"
 #include "csrc/progress.h"
 #include "runtime/spec/engine_spec.h"
 
@@ -51,7 +52,7 @@ Block cut(const Plan& plan, size_t block, const Border& border);
 /// int8.
 Graph observed_by_calibration(Graph graph, const Settings& settings);
 
-/// What that is: values may repeat.
+/// The values that observed_by_calibration makes outputs, in order; one may occur several times.
 std::vector<CalibrationPoint> observed_points(const Graph& graph, const Settings& settings);
 
 /// A line for each node of a plan that refuses it: "model.py:4 aten::foo: no converter for …".
@@ -60,9 +61,12 @@ std::vector<std::string> refusals(const Plan& plan);
 /// What becomes of each quantised tensor of parts.blocks[block].
 std::vector<QuantisedFate> quantised_tensors(const Plan& plan, size_t block);
 
-/// What becomes of the weights of products of parts.blocks[block], where settings.sparse_weights is
-/// set; by rule, which measuring may overrule where the level permits that.
+/// How the weight of each product in parts.blocks[block] is read if settings.sparse_weights is set:
+/// by rule, which timing overrules where the optimization level permits it.
 std::vector<SparseFate> sparse_weights(const Plan& plan, size_t block);
+
+/// What becomes of each value of parts.blocks[block] that is written over an input.
+std::vector<WriteFate> written_inputs(const Plan& plan, size_t block);
 
 /// The weights of a graph that would be 2:4 sparse if their values were.
 std::vector<SparseCandidate> sparse_candidates(const Graph& graph);

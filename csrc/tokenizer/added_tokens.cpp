@@ -85,7 +85,7 @@ void AddedTokens::add(const Json& json, const Normalizer& normalizer) {
   const bool normalised = fields.flag("normalized", !special);
   token.sought = token.content;
   if (normalised && normalizer) {
-    Word word{token.content, false};
+    Word word{token.content};
     normalizer(word);
     token.sought = word.text;
     check_text_size(sought_bytes_ += token.sought.size());
@@ -95,7 +95,8 @@ void AddedTokens::add(const Json& json, const Normalizer& normalizer) {
   if (special) special_.insert(token.content);
   largest_id_ = std::max(largest_id_, token.id);
   if (token.sought.empty()) {
-    fields.refuse("'" + token.content + "' is nothing once it is normalised");
+    if (!emptied_) emptied_ = std::move(token);
+    return;
   }
   (normalised ? in_normalised_ : in_raw_)[token.sought[0]].push_back(std::move(token));
 }
@@ -128,22 +129,26 @@ bool AddedTokens::is_apart(std::string_view text, size_t begin, size_t end) cons
          !(end < text.size() && in_word(end, end + length_at(text, end)));
 }
 
-std::vector<AddedTokens::Part> AddedTokens::split_at(const Word& word, const Sought& sought) const {
+std::vector<AddedTokens::Part> AddedTokens::split_at(const Word& word, const Sought& sought,
+                                                     const Token* emptied) const {
   const std::string_view text = word.text;
   std::vector<Part> parts;
   size_t done = 0, spaces_end = 0;  // where the spaces end that were last removed
+  std::optional<size_t> found_end;
   const auto add_word = [&](size_t end) {
-    if (end <= done) return;
-    parts.push_back({{std::string(text.substr(done, end - done)), word.first && done == 0}, {}});
+    if (end > done) parts.push_back({word.part(done, end), {}});
   };
-  for (size_t at = 0; at < text.size();) {
-    const Token* token = find(text, at, sought);
+  for (size_t at = 0; !text.empty() && at <= text.size();) {
+    const Token* token = at < text.size() ? find(text, at, sought) : nullptr;
+    if (!token && found_end != at) token = emptied;
+    const size_t next = at + (at < text.size() ? length_at(text, at) : 1);
     if (!token) {
-      at += length_at(text, at);
+      at = next;
       continue;
     }
     size_t begin = at, end = at + token->sought.size();
-    at = end;
+    at = end > begin ? end : next;
+    found_end = end;
     if (token->single_word && !is_apart(text, begin, end)) continue;
     if (token->strips_left) begin = std::max(space_begin(text, begin, done), done);
     if (token->strips_right) {
@@ -151,7 +156,7 @@ std::vector<AddedTokens::Part> AddedTokens::split_at(const Word& word, const Sou
       end = spaces_end;
     }
     add_word(begin);
-    parts.push_back({{}, token->id});
+    if (begin < end) parts.push_back({{}, token->id});
     done = end;
   }
   add_word(text.size());
@@ -161,14 +166,16 @@ std::vector<AddedTokens::Part> AddedTokens::split_at(const Word& word, const Sou
 std::vector<AddedTokens::Part> AddedTokens::split(std::string_view text) const {
   std::vector<Part> all;
   size_t bytes = 0;
-  for (Part& part : split_at({std::string(text), true}, in_raw_)) {
+  const Word whole{std::string(text), text.empty() ? 0 : length_at(text, 0), true};
+  for (Part& part : split_at(whole, in_raw_, nullptr)) {
     if (part.token) {
       all.push_back(std::move(part));
       continue;
     }
     if (normalizer_) normalizer_(part.word);
     check_text_size(bytes += part.word.text.size());
-    for (Part& inner : split_at(part.word, in_normalised_)) all.push_back(std::move(inner));
+    for (Part& inner : split_at(part.word, in_normalised_, emptied_ ? &*emptied_ : nullptr))
+      all.push_back(std::move(inner));
   }
   return all;
 }

@@ -46,12 +46,16 @@ class AddedTokens {
   using Sought = std::unordered_map<char, std::vector<Token>>;
 
   void add(const Json& json, const Normalizer& normalizer);
-  std::vector<Part> split_at(const Word& word, const Sought& sought) const;
+  /// `emptied`: found wherever no other token is; null: there is none.
+  std::vector<Part> split_at(const Word& word, const Sought& sought, const Token* emptied) const;
   static const Token* find(std::string_view text, size_t at, const Sought& sought);
   /// Whether no letter, digit or the like is beside [begin, end).
   bool is_apart(std::string_view text, size_t begin, size_t end) const;
 
   Sought in_raw_, in_normalised_;
+  /// The first that normalising leaves nothing of. As in the library it is found between all
+  /// characters, where it is a token only of the spaces that it strips.
+  std::optional<Token> emptied_;
   Normalizer normalizer_;
   std::unordered_map<int32_t, std::string> texts_;  ///< as they stand in a text that is normalised
   std::unordered_map<std::string, int32_t> ids_;

@@ -31,6 +31,21 @@ void count_steps(const Json& section, const std::string& what, size_t depth, siz
   }
 }
 
+/// What a file says, on one line.
+std::string one_line(const std::string& text) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string line;
+  for (const char byte : text) {
+    const auto code = static_cast<unsigned char>(byte);
+    if (code >= 0x20 && code != 0x7F) {
+      line += byte;
+    } else {
+      line += {'\\', 'x', kDigits[code / 16], kDigits[code % 16]};
+    }
+  }
+  return line;
+}
+
 }  // namespace
 
 Fields::Fields(const Json& json, std::string what)
@@ -39,7 +54,7 @@ Fields::Fields(const Json& json, std::string what)
 }
 
 void Fields::refuse(const std::string& why) const {
-  throw Error(ErrorKind::kUser, "[tokenizer] " + what_ + ": " + why);
+  throw Error(ErrorKind::kUser, "[tokenizer] " + what_ + ": " + one_line(why));
 }
 
 const Json* Fields::find(std::string_view name) const {

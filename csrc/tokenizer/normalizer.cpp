@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "csrc/tokenizer/byte_characters.h"
+#include "csrc/tokenizer/edits.h"
 #include "csrc/tokenizer/fields.h"
 #include "csrc/tokenizer/pattern.h"
 #include "csrc/tokenizer/text_size.h"
@@ -37,38 +38,30 @@ Normalizer read_strip(const Fields& fields) {
     while (right && end > begin && is_space(character_at(text, begin_before(text, end)))) {
       end = begin_before(text, end);
     }
-    word = {text.substr(begin, end - begin), word.first && begin == 0};
+    word = word.part(begin, end);
   };
-}
-
-void remove(Word& word, const Pattern& pattern) {
-  const std::vector<Span> found = pattern(word.text);
-  const bool at_front = !found.empty() && found[0].begin == 0 && found[0].end > 0;
-  word = {replaced(word.text, pattern, ""), word.first && !at_front};
 }
 
 Normalizer read_replace(const Fields& fields) {
   fields.only({"type", "pattern", "content"});
   const Pattern pattern = read_pattern(fields, "pattern");
-  const std::string& content = fields.text("content");
-  if (content.empty()) return [pattern](Word& word) { remove(word, pattern); };
-  return [pattern, content](Word& word) { word.text = replaced(word.text, pattern, content); };
+  return
+      [pattern, content = fields.text("content")](Word& word) { replace(word, pattern, content); };
 }
 
 Normalizer read_prepend(const Fields& fields) {
   fields.only({"type", "prepend"});
   return [prefix = fields.text("prepend")](Word& word) {
-    if (!word.text.empty()) word.text = prefix + word.text;
+    if (!word.text.empty()) prepend(word, prefix);
   };
 }
 
-/// One that keeps where a text begins.
-Normalizer mapping(std::string (*map)(std::string_view)) {
-  return [map](Word& word) { word.text = map(word.text); };
+Normalizer mapping(CharacterMap* function) {
+  return [function](Word& word) { map(word, function); };
 }
 
 Normalizer forming(Form form) {
-  return [form](Word& word) { word.text = normalised(word.text, form); };
+  return [form](Word& word) { normalise(word, form); };
 }
 
 /// The ones that have no members but their type.
@@ -80,7 +73,7 @@ const std::map<std::string, Normalizer, std::less<>>& plain() {
       {"NFKD", forming(Form::kNfkd)},
       {"Lowercase", mapping(lowercase)},
       {"ByteLevel", mapping(to_byte_characters)},
-      {"StripAccents", [](Word& word) { remove(word, characters(is_mark)); }}};
+      {"StripAccents", [](Word& word) { replace(word, characters(is_mark), ""); }}};
   return kAll;
 }
 

@@ -47,7 +47,8 @@ Pattern read_pattern(const Fields& owner, std::string_view name) {
   fields.only({"String", "Regex"});
   if (fields.find("Regex")) {
     return [regex = Regex(fields.text("Regex"))](std::string_view text) {
-      return regex.find_all(text);
+      // As the library has it: nothing is found in nothing, not even an end.
+      return text.empty() ? std::vector<Span>{} : regex.find_all(text);
     };
   }
   const std::string& literal = fields.text("String");

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "csrc/tokenizer/byte_characters.h"
+#include "csrc/tokenizer/edits.h"
 #include "csrc/tokenizer/fields.h"
 #include "csrc/tokenizer/pattern.h"
 #include "csrc/tokenizer/text_size.h"
@@ -17,10 +18,7 @@ constexpr std::string_view kByteLevelWords =
 
 std::vector<Word> words_of(const Word& word, const std::vector<Span>& spans) {
   std::vector<Word> words;
-  for (const Span& span : spans) {
-    words.push_back(
-        {word.text.substr(span.begin, span.end - span.begin), word.first && span.begin == 0});
-  }
+  for (const Span& span : spans) words.push_back(word.part(span.begin, span.end));
   return words;
 }
 
@@ -57,14 +55,14 @@ PreTokenizer read_byte_level(const Fields& fields) {
   if (fields.flag("use_regex", true)) regex.emplace(kByteLevelWords);
   const bool spaced = fields.flag("add_prefix_space", true);
   return [regex, spaced](const Word& given) {
-    const bool adds = spaced && given.text.find(' ') != 0;
-    const Word word{(adds ? " " : "") + given.text, given.first};
+    Word word = given;
+    if (spaced && word.text.find(' ') != 0) prepend(word, " ");
     std::vector<Word> words = {word};
     if (regex) {
       const Pattern pattern = [&](std::string_view text) { return regex->find_all(text); };
       words = words_of(word, split(word.text, pattern, Behavior::kIsolated));
     }
-    for (Word& each : words) each.text = to_byte_characters(each.text);
+    for (Word& each : words) map(each, to_byte_characters);
     return words;
   };
 }
@@ -85,13 +83,14 @@ PreTokenizer read_metaspace(const Fields& fields) {
   fields.only({"type", "replacement", "prepend_scheme", "split", "add_prefix_space", "str_rep"});
   std::string mark;
   append(mark, fields.character("replacement"));
-  const Prepend prepend = read_prepend(fields);
+  const Prepend when = read_prepend(fields);
   const bool splits = fields.flag("split", true);
   return [=](const Word& given) {
     const Pattern space = [](std::string_view text) { return find_literal(" ", text); };
-    Word word{replaced(given.text, space, mark), given.first};
-    const bool adds = prepend == Prepend::kAlways || (prepend == Prepend::kFirst && word.first);
-    if (adds && !word.text.starts_with(mark)) word.text.insert(0, mark);
+    Word word = given;
+    replace(word, space, mark);
+    const bool adds = when == Prepend::kAlways || (when == Prepend::kFirst && word.is_first());
+    if (adds && !word.text.starts_with(mark)) prepend(word, mark);
     if (!splits) return std::vector<Word>{word};
     const Pattern marks = [&](std::string_view text) { return find_literal(mark, text); };
     return words_of(word, split(word.text, marks, Behavior::kMergedWithNext));

@@ -120,6 +120,10 @@ bool is_punctuation(char32_t character) {
   return c >= UTF8PROC_CATEGORY_PC && c <= UTF8PROC_CATEGORY_PO;
 }
 
+int combining_class(char32_t character) {
+  return utf8proc_get_property(static_cast<utf8proc_int32_t>(character))->combining_class;
+}
+
 std::string lowercase(std::string_view text) {
   std::string out;
   for (size_t at = 0; at < text.size(); at += length_at(text, at)) {

@@ -24,6 +24,8 @@ bool is_number(char32_t character);       ///< general category N
 bool is_mark(char32_t character);         ///< general category M
 bool is_punctuation(char32_t character);  ///< ASCII's, or general category P
 
+int combining_class(char32_t character);  ///< Canonical_Combining_Class
+
 /// Each character's full mapping, without looking at those around it.
 std::string lowercase(std::string_view text);
 

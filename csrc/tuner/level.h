@@ -10,7 +10,7 @@ namespace tv {
 struct TuningLevel {
   size_t least;        ///< candidates of a node that are timed in any case …
   double share;        ///< … or this share of them, whichever is more
-  double gpu_seconds;  ///< of timing for one engine; what is left then goes by rule
+  double gpu_seconds;  ///< of timing for one engine; rules choose the tactics that are left
   double cpu_seconds;  ///< the same on CPU drivers, which take 10 to 100 times as long a run
   int rounds;          ///< timings of each contender
   size_t compared;     ///< candidates of a node that are timed to compare graphs; 0: by rule

@@ -17,7 +17,8 @@ namespace {
 constexpr double kGiveUp = 1.5;   // a first timing above this many times the best is enough
 constexpr double kFarAbove = 8;   // an estimate above this many times the best is enough …
 constexpr double kSureUs = 1000;  // … where it is not made of launches' own overhead
-constexpr double kMostGpuUs = 300e3, kMostCpuUs = 3e6;  // of a run; longer ones are only estimated
+constexpr double kLongestGpuUs = 300e3,
+                 kLongestCpuUs = 3e6;  // of a run; longer ones are only estimated
 constexpr double kWarmUpSeconds = 0.02;
 constexpr double kSampleGpuUs = 400, kSampleCpuUs = 2000;  // of one timing, by several runs
 
@@ -222,7 +223,9 @@ int Search::runs(double us) const {
   return static_cast<int>(std::clamp(sample / std::max(us, 1.0), 1.0, 100.0));
 }
 
-double Search::most_us() const { return setup_.bench.profile().is_cpu() ? kMostCpuUs : kMostGpuUs; }
+double Search::most_us() const {
+  return setup_.bench.profile().is_cpu() ? kLongestCpuUs : kLongestGpuUs;
+}
 
 double Search::best_us() const {
   const auto winner = best();

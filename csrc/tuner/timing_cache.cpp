@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "csrc/tuner/journal.h"
+#include "runtime/base/env.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
@@ -69,6 +70,29 @@ class FileLock {
  private:
   int fd_;
 };
+
+/// Whether a file that cannot be read was written as one of timings: Json writes "devices" first,
+/// and the format at the end, should the beginning be damaged.
+bool begins_as_ours(const std::string& text) {
+  std::string begin;
+  for (const char c : text) {
+    if (begin.size() >= 64) break;
+    if (c != ' ' && c != '\n' && c != '\r' && c != '\t') begin += c;
+  }
+  return begin.empty() || begin.starts_with("{\"devices\":{") ||
+         text.find('"' + std::string(kFormat) + '"') != std::string::npos;
+}
+
+/// Whether a file lies where no file but the cache's own does: in its folder, or under its name in
+/// another folder of engines.
+bool is_in_own_folder(const std::string& path) {
+  std::error_code unknown;
+  const fs::path own = fs::weakly_canonical(default_cache_dir(), unknown);
+  const fs::path real = fs::weakly_canonical(path, unknown);
+  if (!own.empty() && real.parent_path() == own) return true;
+  return real.filename() == "timings.json" &&
+         fs::is_directory(real.parent_path() / "engines", unknown);
+}
 
 double rounded(double us) { return std::round(us * 1000) / 1000; }
 
@@ -139,6 +163,7 @@ TimingCache::TimingCache(std::string path)
     : path_(path.empty() ? path : file_of(path)), is_file_(path.empty() || is_file(path_)) {
   if (path_.empty() || !is_file_) return;
   load();
+  if (foreign_) return;
   for (const TimingKey& key : abandoned(path_)) {
     log(LogLevel::kWarn, "[tuner] " + key.tactic +
                              " was being timed when its process ended and is not tried again; " +
@@ -193,14 +218,29 @@ void TimingCache::load() {
     told_ = true;
     return;
   }
+  const std::string text(bytes.begin(), bytes.end());
+  if (text.empty()) return;
   try {
-    merge(Json::parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path_));
+    merge(Json::parse(text, path_));
   } catch (const Error& e) {
-    const std::string aside = path_ + ".bad";
-    const bool moved = ::rename(path_.c_str(), aside.c_str()) == 0;
-    log(LogLevel::kWarn, "[tuner] timings start anew: " + std::string(e.what()) +
-                             (moved ? "; the file is now " + aside : ""));
+    set_aside(text, e.what());
   }
+}
+
+void TimingCache::set_aside(const std::string& text, const std::string& why) {
+  if (!begins_as_ours(text) && !is_in_own_folder(path_)) {
+    foreign_ = true;
+    if (!told_) {
+      log(LogLevel::kWarn, "[tuner] timings are not kept: " + path_ +
+                               " is no file of timings and stays as it is: " + why);
+    }
+    told_ = true;
+    return;
+  }
+  const std::string aside = path_ + ".bad";
+  const bool moved = ::rename(path_.c_str(), aside.c_str()) == 0;
+  log(LogLevel::kWarn,
+      "[tuner] timings start anew: " + why + (moved ? "; the file is now " + aside : ""));
 }
 
 void TimingCache::merge(const Json& file) {
@@ -249,7 +289,7 @@ Json TimingCache::to_json() const {
 void TimingCache::save() {
   {
     const std::lock_guard lock(mutex_);
-    if (path_.empty() || !dirty_) return;
+    if (path_.empty() || foreign_ || !dirty_) return;
     dirty_ = false;
     saved_ms_ = now_ms();
   }
@@ -259,6 +299,7 @@ void TimingCache::save() {
   if (is_file_) {
     lock.emplace(path_);
     load();
+    if (foreign_) return;
   }
   std::string text;
   {

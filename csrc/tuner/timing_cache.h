@@ -6,9 +6,11 @@
 //
 // There is one file for all problems, so that users can name it, move it between machines and
 // compare two of them. Processes share it: a writer takes a lock, reads the file again, adds its
-// own entries and replaces the file atomically. A file that does not contain timings is set aside
-// and counts as empty.
+// own entries and replaces the file atomically. A damaged file of timings is set aside and counts
+// as empty. A file that is something else, under a name that a user gave, stays as it is, and
+// timings are not kept.
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -62,15 +64,17 @@ class TimingCache {
   /// Saves where the last time was a while ago.
   void save_sometimes();
   /// Path of the journal, beside the file; "": there is none.
-  const std::string& journal_path() const { return is_file_ ? path_ : no_path_; }
+  const std::string& journal_path() const { return is_file_ && !foreign_ ? path_ : no_path_; }
 
  private:
   void load();
+  void set_aside(const std::string& text, const std::string& why);
   void merge(const Json& file);
   Json to_json() const;
 
   const std::string path_, no_path_;
-  const bool is_file_;  ///< or will be
+  const bool is_file_;                 ///< or will be
+  std::atomic<bool> foreign_ = false;  ///< the file is somebody else's: it is not written
   mutable std::mutex mutex_;
   /// By device, problem and tactic; the digest must match too.
   struct Entry {

@@ -1,9 +1,12 @@
-"""Sends images to the example's server, 64 of them at once, and prints what it says of them.
+"""Sends images to the example's server, 64 of them at once, and prints what it says of them; then
+lets it continue a text, which comes token by token.
 
     client.py [URL]      tritonclient[http] is the one package that it needs
 """
 
+import json
 import sys
+import urllib.request
 
 import numpy
 import tritonclient.http as triton
@@ -25,3 +28,13 @@ classes = [int(answer.get_result().as_numpy(output["name"]).argmax()) for answer
 print("classes:", *classes)
 (found,) = client.get_inference_statistics("images")["model_stats"]
 print(f"{found['inference_count']} images in {found['execution_count']} batches")
+
+prompt = {"prompt": "Once upon a time", "max_new_tokens": 16, "temperature": 0.8, "seed": 7}
+asked = urllib.request.Request(f"http://{url}/v2/models/story/generate_stream",
+                               json.dumps(prompt).encode())
+pieces = []
+with urllib.request.urlopen(asked) as events:
+    for line in events:
+        if line.startswith(b"data: "):
+            pieces.append(json.loads(line.removeprefix(b"data: "))["text"])
+print(f"{len(pieces)} responses: {''.join(pieces)!r}")

@@ -1,4 +1,5 @@
-"""Writes the engine of the example repository: a small network for batches of 1 to 16 images."""
+"""Writes the models of the example repository: a small network for batches of 1 to 16 images, and a
+small random decoder that makes text."""
 
 import sys
 from pathlib import Path
@@ -7,6 +8,9 @@ import torch
 from torch import nn
 
 import torch_vulkan as tv
+
+sys.path.append(str(Path(__file__).parents[1]))
+from save_decoder import small  # noqa: E402
 
 torch.manual_seed(0)
 model = nn.Sequential(nn.Conv2d(3, 16, 3, stride=2, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
@@ -23,3 +27,8 @@ path = repository / "images" / "1" / "model.vke"
 path.parent.mkdir(parents=True, exist_ok=True)
 engine.save(path)
 print(path)
+
+decoder, tokenizer = small()
+folder = repository / "story" / "1"
+tv.save_decoder(decoder, folder, max_length=128, tokenizer=tokenizer)
+print(folder)

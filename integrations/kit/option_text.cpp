@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "csrc/cli/nearest.h"
+#include "csrc/cli/text/nearest.h"
 #include "csrc/setting_values.h"
 #include "runtime/base/env.h"
 
@@ -44,13 +44,16 @@ Json setting_of_text(const SettingRow& row, const std::string& key, const std::s
     int64_t number = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
     if (error != std::errc() || end != text.data() + text.size()) {
-      refuse_option(key, text, "a whole number");
+      refuse_option(key, text,
+                    kind == "Nodes" ? "a whole number from 1, or inf" : "a whole number");
     }
     return number;
   }
   if (kind == "Text" || kind == "File" || kind == "Directory") return text;
   const std::vector<std::string> names = option_items(text);
-  return Json::Array(names.begin(), names.end());
+  Json items = Json::Array(names.begin(), names.end());
+  check_written(row, items);
+  return items;
 }
 
 void refuse_unknown(const std::string& kind, const std::string& key,
@@ -88,6 +91,11 @@ std::map<std::string, std::vector<onnx::DimRange>> profile_ranges(const cli::Nam
     }
   }
   return out;
+}
+
+void read_environment_settings(Settings& settings, CacheSettings& cache) {
+  read_environment(settings);
+  read_environment(cache);
 }
 
 void place_caches(Settings& settings, CacheSettings& cache) {

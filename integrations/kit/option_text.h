@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "csrc/cache/cache_settings.h"
-#include "csrc/cli/shapes.h"
+#include "csrc/cli/text/shapes.h"
 #include "csrc/frontends/onnx/onnx_import.h"
 #include "csrc/settings.h"
 #include "runtime/base/json.h"
@@ -37,6 +37,9 @@ Json setting_of_text(const SettingRow& row, const std::string& key, const std::s
 std::map<std::string, std::vector<onnx::DimRange>> profile_ranges(const cli::NamedShapes& min,
                                                                   const cli::NamedShapes& opt,
                                                                   const cli::NamedShapes& max);
+
+/// Settings as the environment gives them, to be read before options.
+void read_environment_settings(Settings& settings, CacheSettings& cache);
 
 /// Says where engines, kernels and times are kept, unless the user has.
 void place_caches(Settings& settings, CacheSettings& cache);

@@ -2,41 +2,31 @@
 // Models with inputs that set shapes: an engine for each of their values.
 
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "csrc/cache/cache_settings.h"
-#include "integrations/onnxruntime/division.h"
+#include "csrc/division/groups.h"
 #include "integrations/onnxruntime/fused_node.h"
 
 namespace tv::ort {
-
-struct Trial {
-  DivisionRequest request;  ///< with values that engines take
-  Division division;
-};
-
-/// Looks for values of the inputs `names` with which all of the model is one engine. None where the
-/// file does not say how many elements they have, or no trial succeeds.
-std::optional<Trial> trial_of(const DivisionRequest& request, const std::set<std::string>& names,
-                              const Settings& settings, const DeviceProfile& device);
 
 /// Computes a model by the values of inputs. Engines are built when a value first comes, and the
 /// one that was used least recently makes room for another; runs that are under way keep theirs.
 class ValueNode : public Computation {
  public:
   struct Source {
-    DivisionRequest request;  ///< names the inputs, and has the bytes of the model's weights
+    onnx::DivisionRequest request;  ///< names the inputs, and has the bytes of the model's weights
     std::shared_ptr<Device> device;
     Settings settings;
     CacheSettings cache;
     std::vector<std::string> inputs, outputs;  ///< of the fused node
     std::vector<int32_t> types;                ///< of outputs, TensorProto.DataType
     size_t most = 1;                           ///< engines
+    std::shared_ptr<LayerLog> layers;
   };
   explicit ValueNode(Source source) : source_(std::move(source)) {}
   void run(OrtKernelContext* context) override;

@@ -47,6 +47,16 @@ Hardware hardware_of(const OrtHardwareDevice* device, const OrtKeyValuePairs* me
           .ordinal = ordinal ? std::atoll(ordinal) : 0};
 }
 
+/// A text that no provider of this library wrote fits no device.
+Fit fit_of_text(const char* info, const DeviceProfile& device) {
+  try {
+    return info ? fit_of(info, device) : Fit::kNot;
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kInternal) throw;
+    return Fit::kNot;
+  }
+}
+
 class Factory : public OrtEpFactory {
  public:
   Factory() : OrtEpFactory{} {
@@ -80,7 +90,7 @@ class Factory : public OrtEpFactory {
       return guarded([&] {
         std::vector<Hardware> hardware;
         for (size_t i = 0; i < count; ++i) hardware.push_back(hardware_of(devices[i], nullptr));
-        const Fit fit = fit_of(info, profile(*open_on(hardware, "")));
+        const Fit fit = fit_of_text(info, profile(*open_on(hardware, "")));
         *found = fit == Fit::kOptimal ? OrtCompiledModelCompatibility_EP_SUPPORTED_OPTIMAL
                  : fit == Fit::kRuns
                      ? OrtCompiledModelCompatibility_EP_SUPPORTED_PREFER_RECOMPILATION
@@ -156,6 +166,7 @@ OrtStatus* CreateEpFactories(const char*, const OrtApiBase* base, const OrtLogge
     static_assert(ORT_API_VERSION == 23);
     api().has_shape = *reinterpret_cast<const HasShape*>(later + 1);
   }
+  api().has_profiler = minor >= 25;
   return guarded([&] {
     if (most < 1) throw tv::Error(tv::ErrorKind::kUser, "there is no room for a factory");
     factories[0] = new Factory();

@@ -52,16 +52,20 @@ CompiledBlock compile_block(const Block& block, const DeviceProfile& device,
   return made;
 }
 
-BuiltEngine load_engine(const std::shared_ptr<Device>& device, CompiledBlock compiled) {
+BuiltEngine load_engine(const std::shared_ptr<Device>& device, CompiledBlock compiled,
+                        int64_t weight_budget) {
   BuiltEngine built;
+  built.engine = Engine::create(device, std::move(compiled.spec), {.weight_budget = weight_budget});
+  const std::vector<bool> in_place = built.engine->weights_in_place();
   std::vector<HostTensor> tensors;
-  for (const onnx::WeightBytes& weight : compiled.weights) {
+  for (size_t i = 0; i < compiled.weights.size(); ++i) {
+    const onnx::WeightBytes& weight = compiled.weights[i];
     auto* data = const_cast<uint8_t*>(weight.bytes.data());  // weights are read only
     const auto size = static_cast<int64_t>(weight.bytes.size());
     const bool stays = compiled.weights_stay && is_aligned(data);
-    if (profile(*device).host_pointers && stays) {  // the device reads them in place
+    if (in_place.at(i) && stays) {
       built.memory.push_back(weight.owner);
-    } else if (profile(*device).host_pointers) {
+    } else if (in_place.at(i)) {
       const std::shared_ptr<uint8_t> own = aligned_memory(size);
       if (size > 0) std::memcpy(own.get(), data, static_cast<size_t>(size));
       data = own.get();
@@ -69,7 +73,6 @@ BuiltEngine load_engine(const std::shared_ptr<Device>& device, CompiledBlock com
     }
     tensors.push_back({data, size});
   }
-  built.engine = Engine::create(device, std::move(compiled.spec));
   built.weights = built.engine->prepare_weights(tensors);
   return built;
 }
@@ -87,8 +90,25 @@ Computation::Computation() : OrtNodeComputeInfo{} {
   ReleaseState = [](OrtNodeComputeInfo*, void*) noexcept {};
 }
 
-FusedNode::FusedNode(Wiring wiring, BuiltEngine built)
-    : wiring_(std::move(wiring)), built_(std::move(built)) {}
+FusedNode::FusedNode(Wiring wiring, BuiltEngine built, std::shared_ptr<LayerLog> layers)
+    : wiring_(std::move(wiring)), built_(std::move(built)), layers_(std::move(layers)) {}
+
+/// While a profile is written, each dispatch is timed, where the device can do that.
+void FusedNode::run_engine(const Bound& bound, const std::vector<HostTensor>& reads,
+                           const std::vector<HostTensor>& writes) const {
+  Engine& engine = *built_.engine;
+  if (layers_->is_on()) {
+    const auto started = LayerLog::Clock::now();
+    try {
+      const auto times = engine.profile(*built_.weights, bound.symbols, reads, writes, /*runs=*/1);
+      layers_->add(engine.spec(), started, times);
+      return;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kUnsupported) throw;
+    }
+  }
+  engine.run(*built_.weights, bound.symbols, reads, writes);
+}
 
 void FusedNode::run(OrtKernelContext* context) {
   const std::vector<Input> inputs = read_inputs(context);
@@ -125,7 +145,7 @@ void FusedNode::run(OrtKernelContext* context) {
     const bool first = output.from == FusedOutput::From::kEngine && !writes[output.index].data;
     if (first) writes[output.index] = {memory[k], bound->output_bytes[output.index]};
   }
-  if (built_.engine) built_.engine->run(*built_.weights, bound->symbols, reads, writes);
+  if (built_.engine) run_engine(*bound, reads, writes);
   for (size_t k = 0; k < wiring_.outputs.size(); ++k) {
     const FusedOutput& output = wiring_.outputs[k];
     if (output.from == FusedOutput::From::kSizes) {

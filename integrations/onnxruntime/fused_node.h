@@ -6,9 +6,10 @@
 #include <span>
 #include <vector>
 
-#include "integrations/onnxruntime/division.h"
 #include "integrations/onnxruntime/ort.h"
+#include "integrations/onnxruntime/profiler.h"
 #include "integrations/onnxruntime/sizes.h"
+#include "integrations/onnxruntime/wiring.h"
 #include "runtime/engine/engine.h"
 
 namespace tv::ort {
@@ -17,7 +18,7 @@ namespace tv::ort {
 struct BuiltEngine {
   std::shared_ptr<Engine> engine;
   std::shared_ptr<const WeightSet> weights;
-  std::vector<std::shared_ptr<const void>> memory;  ///< of weights that the device reads in place
+  std::vector<std::shared_ptr<const void>> memory;  ///< of weights that calls read in place
 };
 
 /// An engine's specification, and its weights in the specification's order.
@@ -34,7 +35,8 @@ CompiledBlock compile_block(const Block& block, const DeviceProfile& device,
                             const onnx::ImportedModel& model);
 
 /// Makes it ready to run; the bytes of the weights may go then.
-BuiltEngine load_engine(const std::shared_ptr<Device>& device, CompiledBlock compiled);
+BuiltEngine load_engine(const std::shared_ptr<Device>& device, CompiledBlock compiled,
+                        int64_t weight_budget);
 
 /// What the runtime calls for a fused node. Any number of threads may.
 class Computation : public OrtNodeComputeInfo {
@@ -50,7 +52,7 @@ class Computation : public OrtNodeComputeInfo {
 /// `built` has no engine where the wiring needs none.
 class FusedNode : public Computation {
  public:
-  FusedNode(Wiring wiring, BuiltEngine built);
+  FusedNode(Wiring wiring, BuiltEngine built, std::shared_ptr<LayerLog> layers);
   void run(OrtKernelContext* context) override;
 
  private:
@@ -70,6 +72,8 @@ class FusedNode : public Computation {
     std::shared_ptr<uint8_t> no_elements;  ///< memory for inputs of which only the sizes count
   };
 
+  void run_engine(const Bound& bound, const std::vector<HostTensor>& reads,
+                  const std::vector<HostTensor>& writes) const;
   static bool overlaps_one_of(const std::vector<Input>& inputs, const uint8_t* memory,
                               int64_t size);
   std::vector<Input> read_inputs(OrtKernelContext* context) const;
@@ -83,6 +87,7 @@ class FusedNode : public Computation {
 
   const Wiring wiring_;
   const BuiltEngine built_;
+  const std::shared_ptr<LayerLog> layers_;
   std::mutex mutex_;
   std::shared_ptr<const Bound> last_;
 };

@@ -1,12 +1,16 @@
 #include "integrations/onnxruntime/options.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <mutex>
 
-#include "csrc/cli/shapes.h"
+#include "csrc/calibration.h"
+#include "csrc/cli/text/nearest.h"
+#include "csrc/cli/text/shapes.h"
+#include "csrc/plan/plan.h"
 #include "csrc/setting_values.h"
 #include "csrc/user_code.h"
 #include "integrations/kit/option_text.h"
@@ -28,7 +32,7 @@ struct Alias {
 constexpr Alias kAliases[] = {
     {"max_workspace_size", "workspace_size"},  {"min_subgraph_size", "min_block_size"},
     {"engine_cache_path", "engine_cache_dir"}, {"builder_optimization_level", "optimization_level"},
-    {"sparsity_enable", "sparse_weights"},
+    {"sparsity_enable", "sparse_weights"},     {"int8_calibration_table_name", "calibration"},
 };
 
 struct Refused {
@@ -37,13 +41,6 @@ struct Refused {
   bool flag = false;  ///< it may be given as false, which is so
 };
 constexpr Refused kRefused[] = {
-    {"int8_enable",
-     "the provider takes no calibration; a model with QuantizeLinear and DequantizeLinear is "
-     "computed as they say",
-     true},
-    {"int8_calibration_table_name", "the provider takes no calibration"},
-    {"int8_use_native_calibration_table", "the provider takes no calibration", true},
-    {"calibration", "the provider takes no calibration"},
     {"dla_enable", "there are no such cores", true},
     {"dla_core", "there are no such cores"},
     {"tactic_sources", "tactics are chosen by time"},
@@ -69,7 +66,69 @@ constexpr Refused kRefused[] = {
     {"require_full_compilation", "session.disable_cpu_ep_fallback=1 is ONNX Runtime's name for it",
      true},
     {"torch_executed_ops", "op_types_to_exclude takes names of ONNX's operators"},
+    {"external_data_bytestream",
+     "weights are those that ONNX Runtime has; of contexts without "
+     "weights they are read beside the model"},
+    {"external_data_bytestream_size",
+     "weights are those that ONNX Runtime has; of contexts "
+     "without weights they are read beside the model"},
+    {"load_user_initializer", "weights are those that ONNX Runtime has, always", true},
     {"truncate_long_and_double", "values keep their types between providers", true},
+};
+
+/// Operators of ONNX that no engine takes.
+constexpr const char* kLeftOperators[] = {
+    "Adagrad",
+    "Adam",
+    "ArrayFeatureExtractor",
+    "Bernoulli",
+    "Binarizer",
+    "CastMap",
+    "CategoryMapper",
+    "ConcatFromSequence",
+    "DictVectorizer",
+    "FeatureVectorizer",
+    "FlexAttention",
+    "Gradient",
+    "ImageDecoder",
+    "Imputer",
+    "LabelEncoder",
+    "LinearClassifier",
+    "LinearRegressor",
+    "MaxRoiPool",
+    "Momentum",
+    "Multinomial",
+    "NonMaxSuppression",
+    "Normalizer",
+    "OneHotEncoder",
+    "Optional",
+    "OptionalGetElement",
+    "OptionalHasElement",
+    "RandomNormal",
+    "RandomNormalLike",
+    "RandomUniform",
+    "RandomUniformLike",
+    "RegexFullMatch",
+    "SVMClassifier",
+    "SVMRegressor",
+    "Scaler",
+    "SequenceAt",
+    "SequenceConstruct",
+    "SequenceEmpty",
+    "SequenceErase",
+    "SequenceInsert",
+    "SequenceLength",
+    "SequenceMap",
+    "SplitToSequence",
+    "StringConcat",
+    "StringNormalizer",
+    "StringSplit",
+    "TfIdfVectorizer",
+    "TreeEnsemble",
+    "TreeEnsembleClassifier",
+    "TreeEnsembleRegressor",
+    "Unique",
+    "ZipMap",
 };
 
 /// Libraries of users' operators: each is loaded once in a process.
@@ -92,6 +151,7 @@ void load_libraries(const std::string& paths) {
 class Reader {
  public:
   explicit Reader(const std::map<std::string, std::string>& given) {
+    read_environment_settings(options_.settings, options_.cache);
     add_settings(options_.settings);
     add_settings(options_.cache);
     add_own();
@@ -112,6 +172,7 @@ class Reader {
   Options run() {
     options_.shapes = profile_ranges(min_, opt_, max_);
     place_caches(options_.settings, options_.cache);
+    add_calibration();
     if (!timing_) options_.settings.timing_cache_path.clear();
     if ((bytes_at_ == 0) != (bytes_size_ == 0)) {
       user_error("options onnx_bytestream and onnx_bytestream_size: got one of them");
@@ -125,6 +186,25 @@ class Reader {
 
  private:
   using Read = std::function<void(const std::string& key, const std::string& text)>;
+
+  /// As vkexec's --int8 and --calib.
+  void add_calibration() {
+    std::vector<DType>& enabled = options_.settings.enabled_precisions;
+    if (int8_) {
+      if (enabled.empty()) enabled = {DType::kF32};
+      enabled.push_back(DType::kI8);
+    }
+    if (calibration_.empty()) return;
+    if (!permits_int8(options_.settings)) {
+      user_error("option " + calibration_name_ + ": it needs int8_enable=1");
+    }
+    std::error_code unknown;
+    const std::filesystem::path cached =
+        std::filesystem::path(options_.cache.engine_cache_dir) / calibration_;
+    const bool here = std::filesystem::exists(calibration_, unknown);
+    const bool there = !here && std::filesystem::exists(cached, unknown);
+    options_.settings.calibration = calibration_file(there ? cached.string() : calibration_);
+  }
 
   template <typename S>
   void add_settings(S& settings) {
@@ -162,7 +242,8 @@ class Reader {
   }
 
   Read shapes(cli::NamedShapes& into) {
-    return [&into](const auto& key, const auto& text) { into = cli::parse_shapes(key, text); };
+    return
+        [&into](const auto& key, const auto& text) { into = cli::parse_shapes(shown(key), text); };
   }
 
   template <typename T>
@@ -188,10 +269,18 @@ class Reader {
       }
       device(key, text);
     };
+    readers_["int8_enable"] = [this](const auto& key, const auto& text) {
+      int8_ = flag(key, text);
+      if (int8_) set_by_flags_.emplace(key, "enabled_precisions");
+    };
+    readers_["calibration"] = [this](const auto& key, const auto& text) {
+      calibration_ = text;
+      calibration_name_ = key;
+    };
     readers_["fp16_enable"] = precision("--fp16");
     readers_["bf16_enable"] = precision("--bf16");
-    readers_["op_types_to_exclude"] = [this](const auto&, const auto& text) {
-      for (const std::string& name : option_items(text)) options_.excluded.insert(name);
+    readers_["op_types_to_exclude"] = [this](const auto& key, const auto& text) {
+      for (const std::string& item : option_items(text)) exclude(key, item);
     };
     readers_["engine_cache_enable"] = [this](const auto& key, const auto& text) {
       for (const char* own : {"cache_built_engines", "reuse_cached_engines"}) {
@@ -239,15 +328,42 @@ class Reader {
     readers_["extra_plugin_lib_paths"] = [](const auto&, const auto& text) {
       load_libraries(text);
     };
-    // True of every engine: "runs on" is the wide fingerprint, and arenas are pooled.
-    for (const char* always : {"engine_hw_compatible", "context_memory_sharing_enable"}) {
+    // True of every engine: "runs on" is the wide fingerprint, and arenas are pooled. A calibration
+    // table that is not TensorRT's is refused where it is read.
+    for (const char* always : {"engine_hw_compatible", "context_memory_sharing_enable",
+                               "int8_use_native_calibration_table"}) {
       readers_[always] = [](const auto& key, const auto& text) { flag(key, text); };
     }
+  }
+
+  /// Of an operator that engines do not take it is so anyway.
+  void exclude(const std::string& key, const std::string& item) {
+    const size_t begin = item.find_first_not_of(' '), end = item.find_last_not_of(' ');
+    if (begin == std::string::npos) return;
+    const std::string name = item.substr(begin, end - begin + 1);
+    std::vector<std::string> known = onnx::translated_operators();
+    for (std::string& translated : known) {
+      const size_t domain = translated.find("::");
+      if (domain != std::string::npos) translated = translated.substr(domain + 2);
+    }
+    known.insert(known.end(), std::begin(kLeftOperators), std::end(kLeftOperators));
+    if (std::ranges::find(known, name) == known.end()) {
+      const std::string near = cli::nearest(name, known);
+      refuse_option(shown(key), name,
+                    "types of ONNX's operators" +
+                        (near.empty() ? std::string() : "; did you mean '" + near + "'?"));
+    }
+    options_.excluded.insert(name);
   }
 
   void read(const std::string& key, const std::string& text) {
     const auto reader = readers_.find(key);
     if (reader != readers_.end()) return reader->second(key, text);
+    constexpr std::string_view kTensorRt = "trt_";
+    if (key.starts_with(kTensorRt) && readers_.contains(key.substr(kTensorRt.size()))) {
+      user_error("unknown option '" + key +
+                 "'; write it without trt_: " + key.substr(kTensorRt.size()));
+    }
     for (const SettingRow& row : setting_rows()) {
       if (row.scope == SettingScope::kPython && row.of_user && key == row.name) {
         user_error("option " + key + ": it is for PyTorch's models");
@@ -261,7 +377,8 @@ class Reader {
   Options options_;
   std::map<std::string, Read> readers_;
   cli::NamedShapes min_, opt_, max_;
-  bool timing_ = true;
+  bool timing_ = true, int8_ = false;
+  std::string calibration_, calibration_name_;  ///< its file, and the option that names it
   uintptr_t bytes_at_ = 0;
   size_t bytes_size_ = 0;
   std::multimap<std::string, std::string> set_by_flags_;  ///< settings, by the flags' names

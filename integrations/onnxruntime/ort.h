@@ -10,7 +10,7 @@
 #include <new>
 #include <string>
 
-#include "csrc/cli/command_error.h"
+#include "csrc/cli/text/command_error.h"
 #include "runtime/base/error.h"
 
 namespace tv::ort {
@@ -23,6 +23,8 @@ struct Api {
   const OrtEpApi* ep = nullptr;
   /// Whether a shape is known; null before API 24, where a scalar looks alike.
   bool (*has_shape)(const OrtTensorTypeAndShapeInfo*) = nullptr;
+  /// Whether providers may write into profiles: from API 25 on.
+  bool has_profiler = false;
 };
 /// Set once a runtime has loaded the library.
 Api& api();

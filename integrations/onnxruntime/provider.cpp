@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "csrc/division/trials.h"
 #include "csrc/frontends/onnx/external_data.h"
 #include "csrc/version.h"
 #include "integrations/onnxruntime/by_value.h"
@@ -63,12 +64,15 @@ std::string folder_of(const Ort::ConstGraph& graph) {
 }  // namespace
 
 Provider::Provider(Options options, std::shared_ptr<Device> device, const OrtLogger* logger)
-    : OrtEp{},
+    : EpOfApi25{},
       options_(std::move(options)),
       device_(std::move(device)),
       logger_(logger),
       compatibility_(compatibility_of(profile(*device_))) {
-  ort_version_supported = ORT_API_VERSION;
+  ort_version_supported = api().has_profiler ? 25 : ORT_API_VERSION;
+  CreateProfiler = [](OrtEp* self, OrtEpProfilerImpl** made) noexcept {
+    return guarded([&] { *made = make_profiler(of(self)->layers_); });
+  };
   GetName = [](const OrtEp*) noexcept { return kName; };
   GetCapability = [](OrtEp* self, const OrtGraph* graph,
                      OrtEpGraphSupportInfo* info) noexcept -> OrtStatus* {
@@ -108,12 +112,10 @@ void Provider::tell_capability(const OrtGraph* asked_about, OrtEpGraphSupportInf
   auto asked = std::make_shared<Asked>();
   asked->elements = read.elements;
   const Shown shown(*read.elements, graph);
-  const DivisionRequest request{.model = read.model,
-                                .shapes = options_.shapes,
-                                .left_out = read.left_out,
-                                .excluded = options_.excluded};
+  const onnx::DivisionRequest request = request_for(read);
+  settle_int8(request);
   try {
-    asked->division = divide(request, options_.settings, profile(*device_));
+    asked->division = divide_into_groups(request, options_.settings, profile(*device_));
     try_values(read, request, *asked);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kInternal) throw;
@@ -128,7 +130,7 @@ void Provider::tell_capability(const OrtGraph* asked_about, OrtEpGraphSupportInf
       asked->no_weights = error;
     }
   }
-  const Division& division = asked->division;
+  const onnx::GroupedDivision& division = asked->division;
   report(division);
   const OrtNodeFusionOptions fusion{.ort_version_supported = ORT_API_VERSION,
                                     .drop_constant_initializers = true};
@@ -145,7 +147,49 @@ void Provider::tell_capability(const OrtGraph* asked_about, OrtEpGraphSupportInf
   }
 }
 
-void Provider::try_values(const GraphModel& read, const DivisionRequest& request,
+onnx::DivisionRequest Provider::request_for(const GraphModel& read) const {
+  onnx::DivisionRequest request{.model = read.model,
+                                .import = {.inputs = options_.shapes,
+                                           .may_be_empty = true,
+                                           .broadcasts = true,
+                                           .widened = true,
+                                           .left_out = read.left_out}};
+  const auto& file = read.model->proto.graph();
+  for (int n = 0; n < file.node_size(); ++n) {
+    const std::string& op = file.node(n).op_type();
+    if (options_.excluded.contains(op)) {
+      request.import.left_out.emplace(n, "op_types_to_exclude names " + op);
+    }
+  }
+  request.check = [](const onnx::Division& division, const onnx::Group& group,
+                     const onnx::GroupBorder& border) {
+    wire(division, group, border.inputs, border.outputs);
+  };
+  return request;
+}
+
+void Provider::settle_int8(const onnx::DivisionRequest& request) {
+  Settings& settings = options_.settings;
+  if (int8_settled_ || !permits_int8(settings)) return;
+  int8_settled_ = true;  // asked again, about what is left, it would change what was promised
+  try {
+    const Plan whole = plan(onnx::import_of(request, settings).graph, settings, profile(*device_));
+    const CalibrationUse& use = whole.calibration;
+    if (!use.refusal.empty()) log(ORT_LOGGING_LEVEL_WARNING, use.refusal);
+    for (const std::string& name : use.missing) {
+      log(ORT_LOGGING_LEVEL_WARNING,
+          "the calibration has no scale for " + name + ": what reads it is computed in floats");
+    }
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kInternal) throw;
+    std::erase(settings.enabled_precisions, DType::kI8);
+    settings.calibration.clear();
+    log(ORT_LOGGING_LEVEL_WARNING,
+        std::string("nothing is computed in int8 that is not in the model: ") + error.what());
+  }
+}
+
+void Provider::try_values(const GraphModel& read, const onnx::DivisionRequest& request,
                           Asked& asked) const {
   const std::set<std::string> names = asked.division.model.shape_inputs;
   const bool wanted = !names.empty() && options_.max_shape_values > 0 && !options_.context.enable;
@@ -193,7 +237,8 @@ Provider::Made Provider::compile(const Ort::ConstGraph& graph, const Ort::ConstN
                                   .inputs = names_of(fused.GetInputs()),
                                   .outputs = outputs,
                                   .types = types_of(fused.GetOutputs()),
-                                  .most = static_cast<size_t>(options_.max_shape_values)})};
+                                  .most = static_cast<size_t>(options_.max_shape_values),
+                                  .layers = layers_})};
   }
   Wiring wiring = wire(asked.division, asked.division.groups.at(place->second.group),
                        names_of(fused.GetInputs()), outputs);
@@ -207,8 +252,8 @@ Provider::Made Provider::compile(const Ort::ConstGraph& graph, const Ort::ConstN
     made.context = context_node(graph, fused, to_context(wiring, compiled, source),
                                 source ? model_path(graph).filename().string() : "");
   }
-  BuiltEngine built = load_engine(device_, std::move(compiled));
-  made.node = std::make_unique<FusedNode>(std::move(wiring), std::move(built));
+  BuiltEngine built = load_engine(device_, std::move(compiled), options_.settings.weight_budget);
+  made.node = std::make_unique<FusedNode>(std::move(wiring), std::move(built), layers_);
   return made;
 }
 
@@ -230,8 +275,9 @@ Provider::Made Provider::load_context(const Ort::ConstGraph& graph, const Ort::C
         graph, fused, {reinterpret_cast<const char*>(bytes.bytes.data()), bytes.bytes.size()},
         text_attribute(context, kModelName));
   }
-  BuiltEngine built = load_engine(device_, std::move(loaded.compiled));
-  made.node = std::make_unique<FusedNode>(std::move(wiring), std::move(built));
+  BuiltEngine built =
+      load_engine(device_, std::move(loaded.compiled), options_.settings.weight_budget);
+  made.node = std::make_unique<FusedNode>(std::move(wiring), std::move(built), layers_);
   return made;
 }
 
@@ -339,9 +385,9 @@ Ort::Node Provider::context_node(const Ort::ConstGraph& graph, const Ort::ConstN
           attributes};
 }
 
-void Provider::report(const Division& division) const {
+void Provider::report(const onnx::GroupedDivision& division) const {
   size_t fused = 0;
-  for (const Group& group : division.groups) fused += group.nodes.size();
+  for (const onnx::Group& group : division.groups) fused += group.nodes.size();
   log(ORT_LOGGING_LEVEL_INFO, std::to_string(fused) + " of " +
                                   std::to_string(division.model.nodes.size()) + " nodes run in " +
                                   std::to_string(division.groups.size()) + " engines on " +

@@ -7,30 +7,31 @@
 #include <string>
 #include <vector>
 
+#include "csrc/division/groups.h"
 #include "integrations/onnxruntime/context.h"
-#include "integrations/onnxruntime/division.h"
 #include "integrations/onnxruntime/fused_node.h"
 #include "integrations/onnxruntime/graph_model.h"
 #include "integrations/onnxruntime/options.h"
 #include "integrations/onnxruntime/ort.h"
+#include "integrations/onnxruntime/profiler.h"
 #include "integrations/onnxruntime/weight_source.h"
 #include "runtime/vulkan/device.h"
 
 namespace tv::ort {
 
-class Provider : public OrtEp {
+class Provider : public EpOfApi25 {
  public:
   Provider(Options options, std::shared_ptr<Device> device, const OrtLogger* logger);
 
  private:
   /// A graph that was asked about, until its groups are compiled.
   struct Asked {
-    Division division;
+    onnx::GroupedDivision division;
     std::shared_ptr<Elements> elements;
     std::optional<WeightSource> weights;  ///< of contexts without weights
     std::optional<Error> no_weights;      ///< why there is no source of them
     /// Of a model that is built for values of inputs: what their trial was. It has no context.
-    std::optional<DivisionRequest> by_value;
+    std::optional<onnx::DivisionRequest> by_value;
   };
   struct Place {
     std::shared_ptr<Asked> asked;
@@ -44,8 +45,12 @@ class Provider : public OrtEp {
   };
 
   void tell_capability(const OrtGraph* graph, OrtEpGraphSupportInfo* info);
+  onnx::DivisionRequest request_for(const GraphModel& read) const;
+  /// Where int8 has no scales for the model, or not its own, the model stays in floats, with a
+  /// warning.
+  void settle_int8(const onnx::DivisionRequest& request);
   /// Divides the model for values of inputs where that lets all of it be one engine.
-  void try_values(const GraphModel& read, const DivisionRequest& request, Asked& asked) const;
+  void try_values(const GraphModel& read, const onnx::DivisionRequest& request, Asked& asked) const;
   /// Takes the graph's EPContext nodes of this provider.
   void take_contexts(const GraphModel& read, OrtEpGraphSupportInfo* info);
   Made compile(const Ort::ConstGraph& graph, const Ort::ConstNode& fused);
@@ -61,15 +66,17 @@ class Provider : public OrtEp {
   /// `model`: the file name of the one that has the weights; "": the data has them.
   Ort::Node context_node(const Ort::ConstGraph& graph, const Ort::ConstNode& fused,
                          const std::string& data, const std::string& model) const;
-  void report(const Division& division) const;
+  void report(const onnx::GroupedDivision& division) const;
   OrtLoggingLevel about_others() const {
     return options_.detailed_log ? ORT_LOGGING_LEVEL_WARNING : ORT_LOGGING_LEVEL_INFO;
   }
   void log(OrtLoggingLevel level, const std::string& message) const;
 
-  const Options options_;
+  Options options_;
+  bool int8_settled_ = false;
   const std::shared_ptr<Device> device_;
   const OrtLogger* logger_;
+  const std::shared_ptr<LayerLog> layers_ = std::make_shared<LayerLog>();
   const std::string compatibility_;  ///< of contexts that are made here
   /// By the names that a group's nodes write; until they are compiled.
   std::map<std::string, Place> by_result_;

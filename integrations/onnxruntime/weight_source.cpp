@@ -111,9 +111,10 @@ bool same_bytes(std::span<const uint8_t> a, std::span<const uint8_t> b) {
 }
 
 /// Names that a node of no engine reads, and results: what they hold stays as it is.
-std::set<std::string> read_by_others(const Division& division) {
+std::set<std::string> read_by_others(const onnx::GroupedDivision& division) {
   std::set<int32_t> fused;
-  for (const Group& group : division.groups) fused.insert(group.nodes.begin(), group.nodes.end());
+  for (const onnx::Group& group : division.groups)
+    fused.insert(group.nodes.begin(), group.nodes.end());
   std::set<std::string> names;
   for (size_t n = 0; n < division.model.nodes.size(); ++n) {
     if (fused.contains(static_cast<int32_t>(n))) continue;
@@ -125,7 +126,7 @@ std::set<std::string> read_by_others(const Division& division) {
 }
 
 /// Why weights stay what they are; "": they need not.
-std::string why_frozen(const Division& division, const GraphProto& given,
+std::string why_frozen(const onnx::GroupedDivision& division, const GraphProto& given,
                        const SourceModel& source) {
   // What the runtime made of the file's tensors would have to be made again.
   for (const TensorProto& tensor : given.initializer()) {
@@ -186,7 +187,7 @@ std::vector<int64_t> sizes_of(const Binding& weight) {
   return sizes;
 }
 
-WeightSource source_of(const Division& division, const GraphProto& given,
+WeightSource source_of(const onnx::GroupedDivision& division, const GraphProto& given,
                        const SourceModel& source) {
   WeightSource made;
   for (const onnx::Weight& weight : division.model.weights) {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "csrc/division/groups.h"
 #include "csrc/frontends/onnx/model.h"
-#include "integrations/onnxruntime/division.h"
 #include "integrations/onnxruntime/fused_node.h"
 
 namespace tv::ort {
@@ -47,7 +47,7 @@ struct WeightSource {
 std::vector<int64_t> sizes_of(const Binding& weight);
 
 /// What of the weights of a model's engines `source` has. `given`: as the runtime shows it.
-WeightSource source_of(const Division& division, const onnx_proto::GraphProto& given,
+WeightSource source_of(const onnx::GroupedDivision& division, const onnx_proto::GraphProto& given,
                        const SourceModel& source);
 
 /// Adds the weights that `known` says are in `model`. `refit`: it may have other weights of the

@@ -1,9 +1,9 @@
-// How a fused node calls its engine.
+#include "integrations/onnxruntime/wiring.h"
 
 #include <algorithm>
+#include <set>
 
 #include "csrc/frontends/onnx/tensor.h"
-#include "integrations/onnxruntime/division.h"
 #include "integrations/onnxruntime/sizes.h"
 #include "runtime/base/error.h"
 
@@ -16,10 +16,11 @@ namespace {
 
 class Wirer {
  public:
-  Wirer(const Division& division, const Group& group) : division_(division), group_(group) {
+  Wirer(const onnx::Division& division, const onnx::Group& group)
+      : division_(division), group_(group) {
     const Plan& plan = division.plan;
     wiring_.symbols = plan.graph.symbols;
-    if (division.by_value && plan.parts.blocks.empty()) return;
+    if (group.by_value && plan.parts.blocks.empty()) return;
     for (const int32_t n : plan.parts.blocks.at(group.block)) {
       for (const ValueId v : plan.graph.nodes[static_cast<size_t>(n)].outputs) {
         if (v != kNoValue) made_.insert(v);
@@ -30,7 +31,7 @@ class Wirer {
   Wiring run(const std::vector<std::string>& inputs, const std::vector<std::string>& outputs) {
     for (const std::string& name : inputs) add_input(name);
     for (const std::string& name : outputs) add_output(name);
-    if (results_.empty() && !division_.by_value) {
+    if (results_.empty() && !group_.by_value) {
       unsupported_here("nothing that it computes is read");
     }
     if (!results_.empty()) {
@@ -136,8 +137,8 @@ class Wirer {
     }
   }
 
-  const Division& division_;
-  const Group& group_;
+  const onnx::Division& division_;
+  const onnx::Group& group_;
   std::set<ValueId> made_;
   std::vector<GraphOutput> results_;
   Wiring wiring_;
@@ -201,8 +202,8 @@ void arrange(Wiring& wiring, const std::vector<std::string>& inputs,
   }
 }
 
-Wiring wire(const Division& division, const Group& group, const std::vector<std::string>& inputs,
-            const std::vector<std::string>& outputs) {
+Wiring wire(const onnx::Division& division, const onnx::Group& group,
+            const std::vector<std::string>& inputs, const std::vector<std::string>& outputs) {
   return Wirer(division, group).run(inputs, outputs);
 }
 

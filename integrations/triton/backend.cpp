@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "integrations/triton/instance.h"
+#include "integrations/triton/served.h"
 
 namespace tv::triton {
 namespace {
@@ -66,8 +66,8 @@ void set_config(TRITONBACKEND_Model* model, const Json& config) {
 
 using tv::triton::check;
 using tv::triton::guarded;
-using tv::triton::Instance;
-using tv::triton::ServedModel;
+using tv::triton::Served;
+using tv::triton::ServedInstance;
 
 extern "C" {
 
@@ -92,7 +92,7 @@ TRITONSERVER_Error* TRITONBACKEND_GetBackendAttribute(TRITONBACKEND_Backend*,
 TRITONSERVER_Error* TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model* model) {
   return guarded([&] {
     const tv::triton::ModelPlace place = tv::triton::place_of(model);
-    auto made = std::make_unique<ServedModel>(place);
+    std::unique_ptr<Served> made = tv::triton::serve(place);
     if (place.auto_complete) tv::triton::set_config(model, made->config().json());
     tv::triton::log_info(made->description());
     check(TRITONBACKEND_ModelSetState(model, made.get()));
@@ -104,7 +104,7 @@ TRITONSERVER_Error* TRITONBACKEND_ModelFinalize(TRITONBACKEND_Model* model) {
   return guarded([&] {
     void* state = nullptr;
     check(TRITONBACKEND_ModelState(model, &state));
-    delete static_cast<ServedModel*>(state);
+    delete static_cast<Served*>(state);
   });
 }
 
@@ -114,7 +114,7 @@ TRITONSERVER_Error* TRITONBACKEND_ModelInstanceInitialize(TRITONBACKEND_ModelIns
     check(TRITONBACKEND_ModelInstanceModel(instance, &model));
     void* state = nullptr;
     check(TRITONBACKEND_ModelState(model, &state));
-    auto made = std::make_unique<Instance>(instance, *static_cast<ServedModel*>(state));
+    std::unique_ptr<ServedInstance> made = static_cast<Served*>(state)->make_instance(instance);
     check(TRITONBACKEND_ModelInstanceSetState(instance, made.get()));
     made.release();
   });
@@ -124,7 +124,7 @@ TRITONSERVER_Error* TRITONBACKEND_ModelInstanceFinalize(TRITONBACKEND_ModelInsta
   return guarded([&] {
     void* state = nullptr;
     check(TRITONBACKEND_ModelInstanceState(instance, &state));
-    delete static_cast<Instance*>(state);
+    delete static_cast<ServedInstance*>(state);
   });
 }
 
@@ -133,7 +133,7 @@ TRITONSERVER_Error* TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstan
                                                        const uint32_t count) {
   void* state = nullptr;
   if (TRITONSERVER_Error* error = TRITONBACKEND_ModelInstanceState(instance, &state)) return error;
-  static_cast<Instance*>(state)->execute({requests, count});
+  static_cast<ServedInstance*>(state)->execute({requests, count});
   return nullptr;
 }
 

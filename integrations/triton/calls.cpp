@@ -2,7 +2,7 @@
 
 #include <new>
 
-#include "csrc/cli/command_error.h"
+#include "csrc/cli/text/command_error.h"
 
 namespace tv::triton {
 namespace {
@@ -67,6 +67,7 @@ TRITONSERVER_Error* error_of(const std::exception& error) {
   if (const auto* ours = dynamic_cast<const Error*>(&error)) code = code_of(ours->kind());
   if (dynamic_cast<const cli::CommandError*>(&error)) code = TRITONSERVER_ERROR_INVALID_ARG;
   if (dynamic_cast<const std::bad_alloc*>(&error)) code = TRITONSERVER_ERROR_UNAVAILABLE;
+  if (dynamic_cast<const Cancelled*>(&error)) code = TRITONSERVER_ERROR_CANCELLED;
   return TRITONSERVER_ErrorNew(code, error.what());
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 // Triton's errors and ours, and its messages as JSON.
 
+#include <stdexcept>
 #include <string>
-#include <utility>
 
 #include "integrations/triton/triton.h"
 #include "runtime/base/dtype.h"
@@ -16,6 +16,11 @@ void check(TRITONSERVER_Error* error);
 /// Drops an error that nobody could do anything about, with a line in the log.
 void log_error(TRITONSERVER_Error* error);
 void log_info(const std::string& text);
+
+/// What answers a request that its client has given up.
+struct Cancelled : std::runtime_error {
+  Cancelled() : std::runtime_error("the request was cancelled") {}
+};
 
 /// An error as the server has it; the caller owns it.
 TRITONSERVER_Error* error_of(const std::exception& error);

@@ -1,18 +1,12 @@
 #include "integrations/triton/instance.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
 namespace tv::triton {
 namespace {
 
 constexpr size_t kMostBound = 256;
-
-uint64_t now_ns() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
-}
 
 uint64_t after(uint64_t start, double us) { return start + static_cast<uint64_t>(us * 1e3); }
 
@@ -112,7 +106,7 @@ void Instance::run(Group group, Times times) {
   answer(group, times, rows);
 }
 
-Instance::Times Instance::compute(const Group& group, const Bound& bound, Times times) {
+Times Instance::compute(const Group& group, const Bound& bound, Times times) {
   const EngineSpec& spec = bound.of.engine->spec();
   std::vector<HostPieces> inputs(spec.inputs.size()), outputs(spec.outputs.size());
   std::vector<HostPieces> permuted(spec.outputs.size());
@@ -126,8 +120,7 @@ Instance::Times Instance::compute(const Group& group, const Bound& bound, Times 
     HostPieces& pieces = bound.row_major[o] ? outputs[o] : permuted[o];
     for (const Request* request : group) pieces.push_back(request->output(o));
     if (bound.row_major[o]) continue;
-    const int64_t size =
-        cli::numel_of(bound.of.output_shapes[o]) * size_bytes(spec.outputs[o].dtype);
+    const int64_t size = cli::bytes_of(bound.of.output_shapes[o], spec.outputs[o].dtype);
     own.emplace_back(size);
     outputs[o].push_back({own.back().data(), size});
   }
@@ -146,24 +139,18 @@ Instance::Times Instance::compute(const Group& group, const Bound& bound, Times 
 
 void Instance::answer(const Group& group, Times times, int64_t rows) {
   model_.worked();
-  for (Request* request : group) request->send(nullptr);
-  times.end = now_ns();
-  for (const Request* request : group) {
-    log_error(TRITONBACKEND_ModelInstanceReportStatistics(
-        handle_, request->handle(), /*success=*/true, times.start, times.compute_start,
-        times.compute_end, times.end));
+  std::vector<TRITONBACKEND_Request*> handles;
+  for (Request* request : group) {
+    request->send(nullptr);
+    handles.push_back(request->handle());
   }
-  log_error(TRITONBACKEND_ModelInstanceReportBatchStatistics(handle_, static_cast<uint64_t>(rows),
-                                                             times.start, times.compute_start,
-                                                             times.compute_end, times.end));
+  times.end = now_ns();
+  report_batch(handle_, handles, times, rows);
 }
 
 void Instance::refuse(Request& request, const Times& times, const std::exception& error) {
   request.send(error_of(error));
-  const uint64_t now = now_ns();
-  log_error(TRITONBACKEND_ModelInstanceReportStatistics(handle_, request.handle(),
-                                                        /*success=*/false, times.start, now, now,
-                                                        now));
+  report_failure(handle_, request.handle(), times);
 }
 
 void Instance::after_error(const Group& group, const Times& times, const std::exception& error) {

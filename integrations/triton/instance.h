@@ -9,25 +9,22 @@
 
 #include "integrations/triton/request.h"
 #include "integrations/triton/served_model.h"
+#include "integrations/triton/times.h"
 #include "runtime/engine/timed_calls.h"
 
 namespace tv::triton {
 
-class Instance {
+class Instance : public ServedInstance {
  public:
   Instance(TRITONBACKEND_ModelInstance* handle, ServedModel& model)
       : handle_(handle), model_(model) {}
 
   /// Answers all requests, with errors where they are wrong, and releases them. Requests of equal
   /// sizes run together, as far as max_batch_size goes.
-  void execute(std::span<TRITONBACKEND_Request* const> requests) noexcept;
+  void execute(std::span<TRITONBACKEND_Request* const> requests) noexcept override;
 
  private:
   using Group = std::vector<Request*>;
-  /// In nanoseconds of the steady clock.
-  struct Times {
-    uint64_t start = 0, compute_start = 0, compute_end = 0, end = 0;
-  };
   /// What follows from a batch's sizes.
   struct Bound {
     cli::Bound of;

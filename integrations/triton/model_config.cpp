@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "csrc/cli/nearest.h"
+#include "csrc/cli/text/nearest.h"
 #include "integrations/triton/calls.h"
 
 namespace tv::triton {
@@ -64,7 +64,9 @@ std::string shown(const std::vector<int64_t>& dims) {
   return out + "]";
 }
 
-std::string type_text(DType dtype) { return std::string("TYPE_") + type_name(dtype); }
+std::string type_text(const ServedTensor& tensor) {
+  return tensor.text ? "TYPE_STRING" : std::string("TYPE_") + type_name(tensor.dtype);
+}
 
 /// What a configuration says of a tensor: without the batch where there is one.
 std::vector<int64_t> configured(const ServedTensor& tensor, bool batching) {
@@ -74,9 +76,10 @@ std::vector<int64_t> configured(const ServedTensor& tensor, bool batching) {
 /// Configurations have no tensors without dimensions: they are reshaped from [1].
 Json config_of(const ServedTensor& tensor, bool batching) {
   const std::vector<int64_t> dims = configured(tensor, batching);
-  Json::Object fields{{"name", tensor.name}, {"data_type", type_text(tensor.dtype)}};
+  Json::Object fields{{"name", tensor.name}, {"data_type", type_text(tensor)}};
   fields.emplace("dims", json_of(dims.empty() ? std::vector<int64_t>{1} : dims));
   if (dims.empty()) fields.emplace("reshape", Json::Object{{"shape", Json::Array{}}});
+  if (tensor.optional) fields.emplace("optional", true);
   return fields;
 }
 
@@ -114,15 +117,11 @@ void ModelConfig::refuse_what_is_not_done() const {
   if (find(json, "sequence_batching")) {
     fail("sequence_batching: engines keep no state between requests");
   }
-  if (const Json* policy = find(json, "model_transaction_policy");
-      policy && is_true(*policy, "decoupled")) {
-    fail("model_transaction_policy: a request has one response; want decoupled: false");
-  }
   for (const char* field : {"batch_input", "batch_output"}) {
     if (!list(json, field).empty()) fail(std::string(field) + ": engines have no such tensors");
   }
   for (const Json& input : list(json, "input")) {
-    for (const char* field : {"allow_ragged_batch", "optional", "is_shape_tensor"}) {
+    for (const char* field : {"allow_ragged_batch", "is_shape_tensor"}) {
       if (!is_true(input, field)) continue;
       fail("input '" + text(input, "name") + "': " + field + " is not supported");
     }
@@ -149,6 +148,12 @@ void ModelConfig::refuse_what_is_not_done() const {
   }
 }
 
+bool ModelConfig::is_decoupled() const {
+  const Json json(fields_);
+  const Json* policy = find(json, "model_transaction_policy");
+  return policy && is_true(*policy, "decoupled");
+}
+
 bool ModelConfig::batching_is_open() const {
   const Json json(fields_);
   return max_batch_size_ == 0 && list(json, "input").empty() && list(json, "output").empty();
@@ -163,6 +168,9 @@ void ModelConfig::complete(const Signature& signature, int64_t usual_batch) {
   complete_tensors("input", signature.inputs);
   complete_tensors("output", signature.outputs);
   const Json json(fields_);
+  if (signature.streams && !find(json, "model_transaction_policy")) {
+    fields_["model_transaction_policy"] = Json::Object{{"decoupled", true}};
+  }
   const bool scheduled = find(json, "dynamic_batching") || find(json, "ensemble_scheduling");
   if (max_batch_size_ > 1 && !scheduled) fields_["dynamic_batching"] = Json::Object{};
 }
@@ -181,16 +189,20 @@ void ModelConfig::compare(const Signature& signature) const {
   compare_given(signature);
   const Json json(fields_);
   for (const ServedTensor& input : signature.inputs) {
+    if (input.optional) continue;
     const bool there = std::ranges::any_of(
         list(json, "input"), [&](const Json& given) { return text(given, "name") == input.name; });
     if (!there) {
-      fail("there is no input '" + input.name + "' of " + type_text(input.dtype) + " and dims " +
+      fail("there is no input '" + input.name + "' of " + type_text(input) + " and dims " +
            shown(configured(input, max_batch_size_ > 0)));
     }
   }
 }
 
 void ModelConfig::compare_given(const Signature& signature) const {
+  if (is_decoupled() && !signature.streams) {
+    fail("model_transaction_policy: a request has one response; want decoupled: false");
+  }
   if (max_batch_size_ > 0 && signature.max_batch == 0) {
     fail("max_batch_size: got " + std::to_string(max_batch_size_) + ", want 0, as " +
          signature.why_no_batch);
@@ -215,12 +227,15 @@ void ModelConfig::compare_tensors(const char* field,
       std::string all;
       for (const std::string& known : names) all += (all.empty() ? "" : ", ") + known;
       const std::string near = cli::nearest(name, names);
-      fail("there is no " + what + (near.empty() ? "" : "; did you mean '" + near + "'?") +
+      fail("there is no " + what + (near.empty() ? "." : "; did you mean '" + near + "'?") +
            " The model has " + all);
     }
     const ServedTensor& tensor = tensors[static_cast<size_t>(found - names.begin())];
-    if (const std::string type = text(given, "data_type"); type != type_text(tensor.dtype)) {
-      fail(what + ": got " + type + ", want " + type_text(tensor.dtype));
+    if (const std::string type = text(given, "data_type"); type != type_text(tensor)) {
+      fail(what + ": got " + type + ", want " + type_text(tensor));
+    }
+    if (is_true(given, "optional") && !tensor.optional) {
+      fail(what + ": optional is not supported");
     }
     const bool batching = max_batch_size_ > 0;
     const std::vector<int64_t> want = configured(tensor, batching), got = dims_of(given);

@@ -18,11 +18,14 @@ class ModelConfig {
   const std::string& file_name() const { return file_; }      ///< default_model_filename; "": none
   int64_t max_batch_size() const { return max_batch_size_; }  ///< 0: shapes are whole
   const std::map<std::string, std::string>& parameters() const { return parameters_; }
+  /// True where a request may have several responses.
+  bool is_decoupled() const;
   /// True where it leaves it to the backend whether requests are put together.
   bool batching_is_open() const;
 
-  /// Fills what is missing: inputs, outputs, max_batch_size and, where requests can be put
-  /// together and nothing is said of scheduling, dynamic_batching. `usual_batch`: the most rows of
+  /// Fills what is missing: inputs, outputs, max_batch_size, the transaction policy of a model that
+  /// streams and, where requests can be put together and nothing is said of scheduling,
+  /// dynamic_batching. `usual_batch`: the most rows of
   /// a model that sets no limit. Throws as `compare`.
   void complete(const Signature& signature, int64_t usual_batch);
   /// Throws Error(kUser), saying what to write, where the model is another than it says or has

@@ -1,6 +1,7 @@
 #include "integrations/triton/parameters.h"
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <functional>
 
@@ -22,11 +23,13 @@ constexpr Refused kRefused[] = {
     {"require_full_compilation", kWhole},
 };
 
-/// How a file of either kind is loaded.
-constexpr const char* kOfLoading[] = {"device", "check_addresses"};
+/// How a model of any kind is loaded.
+constexpr const char* kOfLoading[] = {"device", "check_addresses", "weight_budget"};
+constexpr const char* kSteps = "steps_per_submission";
 
-bool is_of_loading(const std::string& name) {
-  return std::ranges::find(kOfLoading, name) != std::end(kOfLoading);
+bool is_taken(const std::string& name, ModelKind kind) {
+  if (name == kSteps) return kind == ModelKind::kDecoder;
+  return kind == ModelKind::kBuilt || std::ranges::find(kOfLoading, name) != std::end(kOfLoading);
 }
 
 std::string shown(const std::string& key) { return "parameter " + key; }
@@ -34,6 +37,7 @@ std::string shown(const std::string& key) { return "parameter " + key; }
 class Reader {
  public:
   explicit Reader(const std::string& folder) : folder_(folder) {
+    read_environment_settings(out_.settings, out_.cache);
     add_settings(out_.settings);
     add_settings(out_.cache);
     add_own();
@@ -63,6 +67,7 @@ class Reader {
     out_.settings.require_full_compilation = true;
     out_.settings.min_block_size = 1;
     out_.shapes = profile_ranges(min_, opt_, max_);
+    out_.engine.weight_budget = out_.settings.weight_budget;
     place_caches(out_.settings, out_.cache);
     return std::move(out_);
   }
@@ -101,9 +106,21 @@ class Reader {
     readers_["check_addresses"] = [this](const auto& key, const auto& text) {
       out_.engine.check_addresses = option_flag(shown(key), text);
     };
+    readers_[kSteps] = [this](const auto& key, const auto& text) { read_steps(key, text); };
     readers_["profile_min_shapes"] = shapes(min_);
     readers_["profile_opt_shapes"] = shapes(opt_);
     readers_["profile_max_shapes"] = shapes(max_);
+  }
+
+  void read_steps(const std::string& key, const std::string& text) {
+    constexpr int64_t kMost = 1 << 16;
+    int64_t steps = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), steps);
+    if (error != std::errc() || end != text.data() + text.size() || steps < 1 || steps > kMost) {
+      user_error(shown(key) + ": got '" + text + "', want a whole number from 1 to " +
+                 std::to_string(kMost));
+    }
+    out_.steps_per_submission = steps;
   }
 
   std::string folder_;
@@ -115,13 +132,13 @@ class Reader {
 }  // namespace
 
 Parameters read_parameters(const std::map<std::string, std::string>& given,
-                           const std::string& folder, bool built) {
+                           const std::string& folder, ModelKind kind) {
   Reader reader(folder);
   for (const auto& [key, text] : given) {
-    if (built && reader.knows(key) && !is_of_loading(key)) {
-      user_error(shown(key) +
-                 ": the model's file is an engine, which is built already; an engine "
-                 "takes device and check_addresses");
+    if (reader.knows(key) && !is_taken(key, kind)) {
+      user_error(shown(key) + (key == kSteps ? ": it is for folders of tv.save_decoder"
+                                             : ": the model's engines are built already; they take "
+                                               "device, check_addresses and weight_budget"));
     }
     reader.read(key, text);
   }
@@ -129,12 +146,11 @@ Parameters read_parameters(const std::map<std::string, std::string>& given,
 }
 
 std::map<std::string, std::string> applicable(const std::map<std::string, std::string>& defaults,
-                                              bool built) {
-  if (!built) return defaults;
+                                              ModelKind kind) {
   const Reader reader("");
   std::map<std::string, std::string> out;
   for (const auto& [key, text] : defaults) {
-    if (is_of_loading(key) || !reader.knows(key)) out.emplace(key, text);
+    if (is_taken(key, kind) || !reader.knows(key)) out.emplace(key, text);
   }
   return out;
 }

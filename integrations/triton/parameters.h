@@ -3,6 +3,7 @@
 // backend's own.
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -14,24 +15,29 @@
 
 namespace tv::triton {
 
+/// What a model is loaded from: an engine, a file that an engine is built from, or a folder of
+/// tv.save_decoder.
+enum class ModelKind { kEngine, kBuilt, kDecoder };
+
 struct Parameters {
   Settings settings;
   CacheSettings cache;
   std::string device;  ///< as open_device takes it; "": not given
   EngineOptions engine;
   std::map<std::string, std::vector<onnx::DimRange>> shapes;  ///< of inputs
+  std::optional<int64_t> steps_per_submission;                ///< of decoders
 };
 
-/// Reads texts by name. `folder`: where paths that are not absolute begin. `built`: the file is an
-/// engine, which takes only what says how it is loaded. Throws Error(kUser) or CommandError that
-/// names the parameter: for an unknown one with the nearest, for one that means nothing with the
-/// reason.
+/// Reads texts by name. `folder`: where paths that are not absolute begin. Of `kind` only
+/// kBuilt takes more than what says how engines are loaded and run. Throws Error(kUser) or
+/// CommandError that names the parameter: for an unknown one with the nearest, for one that means
+/// nothing with the reason.
 Parameters read_parameters(const std::map<std::string, std::string>& given,
-                           const std::string& folder, bool built);
+                           const std::string& folder, ModelKind kind);
 
 /// Of the texts that the server was started with (--backend-config=vulkan,NAME=VALUE) those that a
 /// model of this kind takes where it does not say otherwise; unknown ones too, to be refused.
 std::map<std::string, std::string> applicable(const std::map<std::string, std::string>& defaults,
-                                              bool built);
+                                              ModelKind kind);
 
 }  // namespace tv::triton

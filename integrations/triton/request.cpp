@@ -1,6 +1,6 @@
 #include "integrations/triton/request.h"
 
-#include "csrc/cli/shapes.h"
+#include "csrc/cli/text/shapes.h"
 
 namespace tv::triton {
 namespace {
@@ -15,7 +15,7 @@ void Request::read(const Signature& signature, bool batching) {
   batching_ = batching;
   bool cancelled = false;
   check(TRITONBACKEND_RequestIsCancelled(request_, &cancelled));
-  if (cancelled) refuse("the request was cancelled");
+  if (cancelled) throw Cancelled();
   for (const ServedTensor& input : signature.inputs) read_input(input);
   if (!batching) return;
   rows_ = shapes_[0][0];
@@ -29,19 +29,10 @@ void Request::read(const Signature& signature, bool batching) {
 
 void Request::read_input(const ServedTensor& input) {
   const std::string what = "input '" + input.name + "': ";
-  TRITONBACKEND_Input* given = nullptr;
-  if (TRITONSERVER_Error* error =
-          TRITONBACKEND_RequestInput(request_, input.name.c_str(), &given)) {
-    TRITONSERVER_ErrorDelete(error);
-    refuse(what + "it is missing");
-  }
-  TRITONSERVER_DataType type = TRITONSERVER_TYPE_INVALID;
-  const int64_t* sizes = nullptr;
-  uint32_t rank = 0, buffers = 0;
-  uint64_t bytes = 0;
-  check(TRITONBACKEND_InputProperties(given, nullptr, &type, &sizes, &rank, &bytes, &buffers));
-  if (dtype_of(type) != input.dtype) refuse(what + "it is not of " + type_name(input.dtype));
-  std::vector<int64_t> shape(sizes, sizes + rank);
+  std::optional<GivenInput> given = find_input(request_, input.name);
+  if (!given) refuse(what + "it is missing");
+  const std::vector<int64_t>& shape = given->shape;
+  if (dtype_of(given->type) != input.dtype) refuse(what + "it is not of " + type_name(input.dtype));
   if (shape.size() != input.dims.size()) {
     refuse(what + "got " + shown(shape) + ", want " + std::to_string(input.dims.size()) +
            " dimensions");
@@ -49,35 +40,13 @@ void Request::read_input(const ServedTensor& input) {
   for (const int64_t size : shape) {
     if (size < 0) refuse(what + "got " + shown(shape));
   }
-  const int64_t want = cli::numel_of(shape) * size_bytes(input.dtype);
-  if (bytes != static_cast<uint64_t>(want)) {
-    refuse(what + "got " + std::to_string(bytes) + " bytes, want " + std::to_string(want) +
-           " for " + shown(shape));
+  const int64_t want = cli::bytes_of(shape, input.dtype);
+  if (given->size_bytes != static_cast<uint64_t>(want)) {
+    refuse(what + "got " + std::to_string(given->size_bytes) + " bytes, want " +
+           std::to_string(want) + " for " + shown(shape));
   }
-  HostPieces pieces;
-  for (uint32_t b = 0; b < buffers; ++b) {
-    const void* data = nullptr;
-    uint64_t size = 0;
-    TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
-    int64_t memory_id = 0;
-    check(TRITONBACKEND_InputBuffer(given, b, &data, &size, &memory, &memory_id));
-    if (memory == TRITONSERVER_MEMORY_GPU) refuse(what + "it is in CUDA memory; want the host's");
-    // Inputs are read only; HostTensor serves outputs too.
-    pieces.push_back({const_cast<void*>(data), static_cast<int64_t>(size)});
-  }
-  shapes_.push_back(std::move(shape));
-  inputs_.push_back(std::move(pieces));
-}
-
-bool Request::is_wanted(const std::string& output) const {
-  uint32_t count = 0;
-  check(TRITONBACKEND_RequestOutputCount(request_, &count));
-  for (uint32_t i = 0; i < count; ++i) {
-    const char* name = nullptr;
-    check(TRITONBACKEND_RequestOutputName(request_, i, &name));
-    if (output == name) return true;
-  }
-  return count == 0;
+  shapes_.push_back(std::move(given->shape));
+  inputs_.push_back(std::move(given->pieces));
 }
 
 void Request::make_response() {
@@ -92,23 +61,16 @@ void Request::reserve(const Signature& signature, const std::vector<std::vector<
     const ServedTensor& of = signature.outputs[o];
     std::vector<int64_t> shape = shapes[o];
     if (batching_) shape[0] = rows_;
-    const int64_t size = cli::numel_of(shape) * size_bytes(of.dtype);
-    if (!is_wanted(of.name)) {
+    const int64_t size = cli::bytes_of(shape, of.dtype);
+    if (!is_wanted(request_, of.name)) {
       unread_.emplace_back(size);
       outputs.push_back({unread_.back().data(), size});
       continue;
     }
-    TRITONBACKEND_Output* output = nullptr;
-    check(TRITONBACKEND_ResponseOutput(response_, &output, of.name.c_str(), type_of(of.dtype),
-                                       shape.data(), static_cast<uint32_t>(shape.size())));
-    void* data = nullptr;
-    TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
-    int64_t memory_id = 0;
-    check(TRITONBACKEND_OutputBuffer(output, &data, static_cast<uint64_t>(size), &memory,
-                                     &memory_id));
-    if (memory == TRITONSERVER_MEMORY_GPU) {
-      refuse("output '" + of.name + "' is to be in CUDA memory; want the host's");
-    }
+    void* data = add_output(response_, {.name = of.name,
+                                        .type = type_of(of.dtype),
+                                        .shape = std::move(shape),
+                                        .size_bytes = size});
     outputs.push_back({data, size});
   }
   outputs_ = std::move(outputs);

@@ -5,10 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "csrc/cli/tensor.h"
-#include "integrations/triton/calls.h"
+#include "csrc/cli/tensors/tensor.h"
+#include "integrations/triton/server_tensors.h"
 #include "integrations/triton/signature.h"
-#include "runtime/engine/host_tensors.h"
 
 namespace tv::triton {
 
@@ -39,7 +38,6 @@ class Request {
 
  private:
   void read_input(const ServedTensor& input);
-  bool is_wanted(const std::string& output) const;
   void make_response();
 
   TRITONBACKEND_Request* request_;

@@ -5,14 +5,13 @@
 
 #include "csrc/frontends/graph_file/graph_file.h"
 #include "csrc/plan/plan.h"
+#include "integrations/triton/instance.h"
 #include "runtime/base/error.h"
 
 namespace tv::triton {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int kLosses = 3;
 
 [[noreturn]] void fail(const ModelConfig& config, const std::string& text) {
   throw Error(ErrorKind::kUser, "model '" + config.name() + "': " + text);
@@ -45,13 +44,6 @@ std::string find_file(const ModelConfig& config, const std::string& folder) {
   }
   if (found.empty()) fail(config, folder + " has neither model.vke, model.onnx nor model.vkg");
   return found;
-}
-
-std::map<std::string, std::string> texts(const ModelConfig& config, const ModelPlace& place,
-                                         bool built) {
-  std::map<std::string, std::string> given = config.parameters();
-  given.merge(applicable(place.defaults, built));  // what is there stays
-  return given;
 }
 
 using Ranges = std::map<std::string, std::vector<DimRange>>;
@@ -114,7 +106,7 @@ std::vector<cli::WeightBytes> weights_of(const EngineSpec& spec, const FileModel
 ServedModel::ServedModel(const ModelPlace& place) : config_(place.config) {
   path_ = find_file(config_, place.folder);
   const bool built = is_engine(path_);
-  parameters_ = read_parameters(texts(config_, place, built), place.folder, built);
+  parameters_ = parameters_of(config_, place, built ? ModelKind::kEngine : ModelKind::kBuilt);
   const bool open = place.auto_complete && config_.batching_is_open();
   batch_ = open ? place.usual_batch : config_.max_batch_size();
   read();
@@ -127,9 +119,9 @@ ServedModel::ServedModel(const ModelPlace& place) : config_(place.config) {
 }
 
 void ServedModel::read() {
-  network_ = load();
+  network_.set(load());
   std::vector<const EngineSpec*> profiles;
-  for (const auto& engine : network_->engines()) profiles.push_back(&engine->spec());
+  for (const auto& engine : network()->engines()) profiles.push_back(&engine->spec());
   signature_ = signature_of(profiles);
 }
 
@@ -174,24 +166,8 @@ std::string ServedModel::description() const {
          " profiles, " + batches;
 }
 
-std::shared_ptr<const cli::Network> ServedModel::network() const {
-  const std::lock_guard lock(mutex_);
-  return network_;
-}
-
-void ServedModel::recover(const std::shared_ptr<const cli::Network>& lost) {
-  const std::lock_guard lock(mutex_);
-  if (network_ != lost) return;  // another instance has done it
-  if (++losses_ > kLosses) {
-    throw Error(ErrorKind::kDevice, "the device was lost " + std::to_string(kLosses) +
-                                        " times without a batch in between; load the model again");
-  }
-  network_ = load();
-}
-
-void ServedModel::worked() {
-  const std::lock_guard lock(mutex_);
-  losses_ = 0;
+std::unique_ptr<ServedInstance> ServedModel::make_instance(TRITONBACKEND_ModelInstance* handle) {
+  return std::make_unique<Instance>(handle, *this);
 }
 
 }  // namespace tv::triton

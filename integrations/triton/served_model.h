@@ -2,43 +2,33 @@
 // A model that Triton serves: its file, loaded or built, and the configuration that fits it.
 
 #include <memory>
-#include <mutex>
 #include <string>
 
-#include "csrc/cli/network.h"
-#include "integrations/triton/model_config.h"
-#include "integrations/triton/parameters.h"
+#include "csrc/cli/models/network.h"
+#include "integrations/triton/loaded.h"
+#include "integrations/triton/served.h"
 #include "integrations/triton/signature.h"
 
 namespace tv::triton {
 
-/// Where a model lies and what the server says of it.
-struct ModelPlace {
-  std::string folder;  ///< of the version
-  Json config;
-  bool auto_complete = false;
-  std::map<std::string, std::string> defaults;  ///< of parameters, for all models
-  int64_t usual_batch = 4;                      ///< of models that set no limit
-};
-
-/// Shared by the model's instances; thread-safe.
-class ServedModel {
+class ServedModel : public Served {
  public:
   /// Loads the file, building the engine of an ONNX or graph file or taking it from the cache.
   /// Throws Error.
   explicit ServedModel(const ModelPlace& place);
 
-  const ModelConfig& config() const { return config_; }
+  const ModelConfig& config() const override { return config_; }
   const Signature& signature() const { return signature_; }
-  std::string description() const;
+  std::string description() const override;
+  std::unique_ptr<ServedInstance> make_instance(TRITONBACKEND_ModelInstance* handle) override;
 
   /// The engines and their weights.
-  std::shared_ptr<const cli::Network> network() const;
-  /// After the device was lost under `lost`: loads the file again, once for all instances. Throws
-  /// Error, also where the device was lost three times and no batch ran in between.
-  void recover(const std::shared_ptr<const cli::Network>& lost);
-  /// A batch ran.
-  void worked();
+  std::shared_ptr<const cli::Network> network() const { return network_.get(); }
+  /// As those of Loaded.
+  void recover(const std::shared_ptr<const cli::Network>& lost) {
+    network_.recover(lost, [this] { return load(); });
+  }
+  void worked() { network_.worked(); }
 
  private:
   /// Loads `network_` and reads its signature.
@@ -52,9 +42,7 @@ class ServedModel {
   /// Of models that are built: the most rows that engines are built for; 0: as they are.
   int64_t batch_ = 0;
   Signature signature_;
-  mutable std::mutex mutex_;
-  std::shared_ptr<const cli::Network> network_;
-  int losses_ = 0;
+  Loaded<const cli::Network> network_;
 };
 
 }  // namespace tv::triton

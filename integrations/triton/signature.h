@@ -14,6 +14,8 @@ struct ServedTensor {
   std::string name;
   DType dtype = DType::kOther;
   std::vector<int64_t> dims;  ///< with the batch; -1: it varies
+  bool text = false;          ///< of BYTES in place of a dtype
+  bool optional = false;      ///< a request may lack it
 };
 
 struct Signature {
@@ -22,6 +24,7 @@ struct Signature {
   /// number. 0: they cannot.
   int64_t max_batch = 0;
   std::string why_no_batch;  ///< where it is 0
+  bool streams = false;      ///< a request may have several responses
 };
 
 /// Of a model's profiles, one or more, which have the same inputs and outputs. Throws

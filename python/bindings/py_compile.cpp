@@ -4,12 +4,12 @@
 #include <map>
 #include <set>
 
-#include "csrc/calibration.h"
 #include "csrc/codegen/custom_op.h"
 #include "csrc/codegen/pointwise_table.h"
 #include "csrc/converter.h"
 #include "csrc/plan/plan.h"
 #include "csrc/report/dry_run.h"
+#include "csrc/setting_values.h"
 #include "csrc/tuner/tuner.h"
 #include "csrc/user_code.h"
 #include "python/bindings/py_module.h"
@@ -165,6 +165,7 @@ py::dict converter_info(const Converter& converter) {
   info["op"] = converter.op;
   info["kind"] = kind;
   info["is_compute"] = converter.is_compute;
+  info["keeps_float32"] = converter.keeps_float32;
   info["notes"] = converter.notes;
   if (converter.pointwise) info["function"] = pointwise_function(converter.op);
   return info;
@@ -199,8 +200,9 @@ void bind_compile(py::module_& m) {
           "(True, block) or (False, origin) in an order that keeps data, mutation and randomness.")
       .def_property_readonly("refusals", &refusals,
                              "A line for each node that keeps the graph from being one engine.")
-      .def_property_readonly("calibration", &calibration_of,
-                             "What the calibration says of the graph (csrc/passes/calibrate.h).")
+      .def_property_readonly(
+          "calibration", &calibration_of,
+          "What the calibration says of the graph (csrc/passes/quantise/calibrate.h).")
       .def("report", &dry_run_report,
            "What building would do, as JSON text (csrc/report/dry_run.h has its fields).")
       .def(
@@ -216,6 +218,17 @@ void bind_compile(py::module_& m) {
           "A block as a graph, and the values that are its inputs and weights: first `inputs`, "
           "then what its nodes read besides. `outputs` as for Graph.set_outputs; `symbols`: (name, "
           "min, opt, max or None) of all, those of outputs' strides too.")
+      .def(
+          "written",
+          [](const Plan& plan, size_t block) {
+            std::vector<std::pair<std::string, std::string>> fates;
+            for (WriteFate& f : written_inputs(plan, block)) {
+              fates.emplace_back(std::move(f.input), std::move(f.reason));
+            }
+            return fates;
+          },
+          py::arg("block") = 0, py::call_guard<py::gil_scoped_release>(),
+          "(input, why its new value is copied there or \"\") of each that a block writes over.")
       .def("border", &border_of, py::arg("block"),
            "Values that are a block's inputs, weights and outputs, as its engine orders them.")
       .def(
@@ -257,32 +270,28 @@ void bind_compile(py::module_& m) {
       "(name, value, origin of the node that reads it, what its weight is made of, how, dimension "
       "of the channels or -1, whether it is a product) of what calibration observes of a graph.");
   m.def(
-      "read_calibration",
-      [](const std::string& text, const std::string& what) {
-        const Calibration found = read_calibration(text, what);
-        py::dict largest, means;
-        for (const auto& [name, channels] : found.channels) {
-          if (!channels.largest.empty()) largest[py::str(name)] = channels.largest;
-          if (!channels.means.empty()) means[py::str(name)] = channels.means;
+      "observed_channels",
+      [](const Graph& graph, const std::string& settings) {
+        std::map<std::string, std::pair<int64_t, bool>> made;
+        for (const auto& [name, channels] :
+             observed_channels(graph, Settings::from_json(settings))) {
+          made.emplace(name, std::pair(channels.dim, channels.is_product));
         }
-        return py::make_tuple(found.header, found.scales, found.alpha, largest, means);
+        return made;
       },
-      "(header, [(name, scale)], SmoothQuant's alpha or None, {name: largest of each channel}, "
-      "{name: means}) of a calibration cache; `what` names it in messages.");
-  m.def(
-      "calibration_text",
-      [](std::string header, std::vector<std::pair<std::string, float>> scales,
-         std::optional<float> alpha, const std::map<std::string, std::vector<float>>& largest,
-         const std::map<std::string, std::vector<float>>& means) {
-        Calibration made{.header = std::move(header), .scales = std::move(scales), .alpha = alpha};
-        for (const auto& [name, numbers] : largest) made.channels[name].largest = numbers;
-        for (const auto& [name, numbers] : means) made.channels[name].means = numbers;
-        return calibration_text(made);
-      },
-      "The text of a calibration cache, of what read_calibration returns.");
+      "name → (dimension of the channels or -1, whether a product reads it) of what calibration "
+      "observes of a file's graph.");
   m.def("block_sizes_report", &block_sizes_report,
         "What each min_block_size makes of blocks of these sizes, as JSON text.");
   m.def("setting_rows", &setting_dicts, "The rows of csrc/settings_table.h.");
+  m.def(
+      "setting_of_environment",
+      [](const std::string& name) -> std::optional<int64_t> {
+        const Json value = setting_of_environment(setting_row(name));
+        const auto* number = value.get<int64_t>();
+        return number ? std::optional(*number) : std::nullopt;
+      },
+      "The value of a setting that the environment has, or None.");
   m.def("check_settings", [](const std::string& settings) { Settings::from_json(settings); });
   m.def(
       "tuner_stats", [] { return stats_dict(tuner_stats()); },
@@ -333,6 +342,17 @@ void bind_compile(py::module_& m) {
         return converter != nullptr && converter->pointwise != nullptr;
       },
       "Whether an operator is an instruction of pointwise programs.");
+  m.def(
+      "moves",
+      [](const std::string& op) {
+        constexpr const char* kNames[] = {"",        "copies",  "casts", "reshapes", "permutes",
+                                          "spreads", "cuts",    "parts", "picks",    "joins",
+                                          "pads",    "largest", "means"};
+        static_assert(std::size(kNames) == static_cast<size_t>(Moves::kMeans) + 1);
+        return kNames[static_cast<size_t>(moves_of(op))];
+      },
+      "How an operator moves its input's elements (Moves in csrc/converter.h); empty: it "
+      "computes.");
   m.def(
       "is_free",
       [](const std::string& op) {

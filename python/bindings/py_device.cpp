@@ -46,10 +46,15 @@ void bind_device(py::module_& m) {
       "memory_stats",
       [](const std::string& spec) {
         const DeviceMemory held = memory_in_use(*open_device(spec));
-        return std::map<std::string, int64_t>{{"arenas", held.arenas},   {"weights", held.weights},
-                                              {"staging", held.staging}, {"shared", held.shared},
-                                              {"other", held.other},     {"all", held.all()},
-                                              {"peak", held.peak}};
+        return std::map<std::string, int64_t>{{"arenas", held.arenas},
+                                              {"weights", held.weights},
+                                              {"slots", held.slots},
+                                              {"staging", held.staging},
+                                              {"shared", held.shared},
+                                              {"other", held.other},
+                                              {"all", held.all()},
+                                              {"peak", held.peak},
+                                              {"host_weights", held.host_weights}};
       },
       "Bytes that this process holds on the device.", py::call_guard<py::gil_scoped_release>());
   m.def(

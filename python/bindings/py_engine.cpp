@@ -1,5 +1,5 @@
-// Stand-alone engines over host memory: addresses in, addresses out. torch_vulkan/engine.py turns
-// tensors and arrays into addresses.
+// Stand-alone engines over host memory: addresses in, addresses out.
+// torch_vulkan/_engines/engine.py turns tensors and arrays into addresses.
 
 #include <map>
 
@@ -132,6 +132,14 @@ void bind_engine(py::module_& m) {
           },
           "Bytes of the device's memory.")
       .def(
+          "weight_memory",
+          [](const PyEngine& engine, const PyWeightSet& weights) {
+            const WeightMemory memory = engine->weight_memory(*weights.set);
+            return std::map<std::string, int64_t>{
+                {"device", memory.device}, {"host", memory.host}, {"slots", memory.slots}};
+          },
+          "Bytes of the device's memory, of host memory that is streamed, and of its slots.")
+      .def(
           "run",
           [](const PyEngine& engine, const PyWeightSet& weights,
              const std::vector<int64_t>& symbols, const std::vector<Address>& inputs,
@@ -174,13 +182,16 @@ void bind_engine(py::module_& m) {
       });
   m.def(
       "load_engine",
-      [](const py::bytes& data, const std::string& device, bool check_addresses) {
+      [](const py::bytes& data, const std::string& device, bool check_addresses,
+         int64_t weight_budget) {
         const auto bytes = vke_bytes(data);
         py::gil_scoped_release no_gil;
-        return PyEngine{Engine::create(open_device(device), from_vke(bytes).spec,
-                                       {.check_addresses = check_addresses})};
+        return PyEngine{
+            Engine::create(open_device(device), from_vke(bytes).spec,
+                           {.check_addresses = check_addresses, .weight_budget = weight_budget})};
       },
-      py::arg("vke"), py::arg("device") = "", py::arg("check_addresses") = false);
+      py::arg("vke"), py::arg("device") = "", py::arg("check_addresses") = false,
+      py::arg("weight_budget") = kAutoWeightBudget);
   m.def("split_vke", [](const py::bytes& data) {
     const auto bytes = vke_bytes(data);
     py::list files;

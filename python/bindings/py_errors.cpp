@@ -10,6 +10,16 @@ namespace {
 PyObject* unsupported_error = nullptr;
 PyObject* device_error = nullptr;
 
+/// PyTorch's exception, or Python's in a process that has not loaded PyTorch.
+PyObject* out_of_memory_error() {
+  static PyObject* found = nullptr;
+  if (found != nullptr) return found;
+  PyObject* torch = PyDict_GetItemString(PyImport_GetModuleDict(), "torch");
+  if (torch != nullptr) found = PyObject_GetAttrString(torch, "OutOfMemoryError");
+  if (found == nullptr) PyErr_Clear();
+  return found != nullptr ? found : PyExc_MemoryError;
+}
+
 PyObject* new_exception(py::module_& m, const char* name, const char* doc) {
   const std::string full_name = std::string("torch_vulkan.") + name;
   PyObject* type = PyErr_NewExceptionWithDoc(full_name.c_str(), doc, PyExc_RuntimeError, nullptr);
@@ -30,6 +40,8 @@ void bind_errors(py::module_& m) {
     } catch (const BadValueError& error) {
       const bool index = error.reason() == BadValueError::What::kIndex;
       PyErr_SetString(index ? PyExc_IndexError : PyExc_RuntimeError, error.what());
+    } catch (const OutOfMemoryError& error) {
+      PyErr_SetString(out_of_memory_error(), error.what());
     } catch (const Error& error) {
       switch (error.kind()) {
         case ErrorKind::kUser:

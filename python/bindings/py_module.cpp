@@ -12,6 +12,7 @@ PYBIND11_MODULE(_C, m) {
   tv::bindings::bind_expr(m);
   tv::bindings::bind_graph(m);
   tv::bindings::bind_compile(m);
+  tv::bindings::bind_calibration(m);
   tv::bindings::bind_cache(m);
   tv::bindings::bind_device(m);
   tv::bindings::bind_engine(m);

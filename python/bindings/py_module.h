@@ -16,6 +16,7 @@ void bind_errors(py::module_& m);
 void bind_expr(py::module_& m);
 void bind_graph(py::module_& m);
 void bind_compile(py::module_& m);
+void bind_calibration(py::module_& m);
 void bind_cache(py::module_& m);
 void bind_device(py::module_& m);
 void bind_engine(py::module_& m);

@@ -1,5 +1,6 @@
-// The ONNX importer.
+// The ONNX importer, and models divided into engines and the rest.
 
+#include "csrc/division/steps.h"
 #include "csrc/frontends/onnx/graph_nodes.h"
 #include "csrc/frontends/onnx/onnx_import.h"
 #include "csrc/frontends/onnx/small_float.h"
@@ -14,8 +15,8 @@ using onnx::ImportedModel;
 
 // {"inputs": {name: [(min, opt, max or None), …]}, "constants": {name: (dtype, dims, ints,
 // floats)},
-//  "directory": str, and perhaps "sparse_weights": bool, and "left_out": {number of a node:
-//  reason}, which asks for a partial import}
+//  "directory": str, and perhaps "sparse_weights" and "unsigned_integers": bool, and "left_out":
+//  {number of a node: reason}, which asks for a partial import}
 onnx::ImportOptions to_options(const py::dict& given) {
   onnx::ImportOptions options;
   for (const auto& [name, dims] : given["inputs"].cast<py::dict>()) {
@@ -34,6 +35,8 @@ onnx::ImportOptions to_options(const py::dict& given) {
   }
   options.directory = given["directory"].cast<std::string>();
   options.sparse_weights = given.contains("sparse_weights") && given["sparse_weights"].cast<bool>();
+  options.unsigned_integers =
+      given.contains("unsigned_integers") && given["unsigned_integers"].cast<bool>();
   if (given.contains("left_out")) {
     options.partial = true;
     options.left_out = given["left_out"].cast<std::map<int32_t, std::string>>();
@@ -63,7 +66,7 @@ py::dict names_of(const ImportedModel& model) {
                                       : from_shape(what.host->ints);
       host = py::make_tuple(std::string(tv::name(what.host->dtype)), what.host->dims, elements);
     }
-    out[py::str(name)] = py::make_tuple(id, host, onnx::small_float(what.widened));
+    out[py::str(name)] = py::make_tuple(id, host, onnx::border_format(what.widened));
   }
   return out;
 }
@@ -81,6 +84,38 @@ py::list ranges_of(const ImportedModel& model) {
   for (const Symbol& s : model.graph.symbols) {
     out.append(py::make_tuple(
         s.name, s.min, s.max == kUnbounded ? py::object(py::none()) : py::object(py::int_(s.max))));
+  }
+  return out;
+}
+
+struct DividedModel {
+  onnx::Division division;
+  std::vector<onnx::Step> steps;
+};
+
+DividedModel divide(const py::bytes& bytes, const py::dict& given, const std::string& settings,
+                    const DeviceProfile& device) {
+  onnx::DivisionRequest request{.import = to_options(given)};
+  const std::string_view text = bytes;
+  py::gil_scoped_release no_gil;
+  request.model = onnx::read_bytes({reinterpret_cast<const uint8_t*>(text.data()), text.size()},
+                                   request.import.directory);
+  DividedModel made{.division = onnx::divide(request, Settings::from_json(settings), device)};
+  made.steps = onnx::steps_of(made.division, *request.model);
+  return made;
+}
+
+py::list steps_of(const DividedModel& model) {
+  py::list out;
+  for (const onnx::Step& step : model.steps) {
+    if (const auto* engine = std::get_if<onnx::EngineStep>(&step)) {
+      out.append(py::make_tuple(engine->block, engine->inputs, engine->outputs));
+      continue;
+    }
+    const auto& native = std::get<onnx::NativeStep>(step);
+    py::dict by_value;
+    for (const auto& [name, value] : native.by_value) by_value[py::str(name)] = value;
+    out.append(py::make_tuple(native.nodes, by_value, native.by_size, native.outputs));
   }
   return out;
 }
@@ -131,7 +166,16 @@ void bind_onnx(py::module_& m) {
             return py::bytearray(reinterpret_cast<const char*>(data.bytes.data()),
                                  data.bytes.size());
           },
-          "The bytes of weight `index`, as the graph holds it.");
+          "The bytes of weight `index`, as the graph holds it.")
+      .def(
+          "digest",
+          [](const ImportedModel& model, const py::bytes& file) {
+            const std::string_view bytes = file;
+            py::gil_scoped_release no_gil;
+            return model_digest({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()},
+                                model.weights);
+          },
+          "Of the file's bytes and of the weights, 64 hexadecimal digits.");
   m.def("import_onnx", [](const std::string& path, const py::dict& given) {
     const auto options = to_options(given);
     py::gil_scoped_release no_gil;
@@ -149,6 +193,20 @@ void bind_onnx(py::module_& m) {
     return onnx::input_names({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
   });
   m.def("onnx_operators", &onnx::translated_operators);
+  m.attr("onnx_shape_elements") = onnx::kMostShapeElements;
+  py::class_<DividedModel>(m, "DividedOnnx", "What of an ONNX model engines run, and what others.")
+      .def_property_readonly(
+          "model", [](DividedModel& model) -> ImportedModel& { return model.division.model; },
+          py::return_value_policy::reference_internal)
+      .def_property_readonly(
+          "plan", [](DividedModel& model) -> Plan& { return model.division.plan; },
+          py::return_value_policy::reference_internal)
+      .def_property_readonly("steps", &steps_of,
+                             "In the order in which they run: (block, inputs, outputs) of engines, "
+                             "(nodes, name read → value, names computed from sizes, outputs) of "
+                             "what others run (csrc/division/steps.h).");
+  m.def("divide_onnx", &divide, py::arg("model"), py::arg("given"), py::arg("settings"),
+        py::arg("device"), "Plans a model, as bytes; builds nothing.");
 }
 
 }  // namespace tv::bindings

@@ -346,6 +346,7 @@ class Compilation {
     std::memcpy(file.mutable_data_ptr(), vke.data(), vke.size());
     auto engine = c10::make_intrusive<TorchEngine>(
         file, options_.device, options_.immutable_weights, settings_.truncate_long_and_double);
+    engine->set_weight_budget(settings_.weight_budget);
     engine->open();
     const auto type = c10::getCustomClassType<c10::intrusive_ptr<TorchEngine>>();
     prepared_.module.register_attribute(name, type, c10::IValue(std::move(engine)));

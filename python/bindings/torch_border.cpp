@@ -1,6 +1,7 @@
 #include "python/bindings/torch_border.h"
 
 #include <ATen/Functions.h>
+#include <c10/core/InferenceMode.h>
 
 #include "runtime/vulkan/device_lost.h"
 
@@ -80,6 +81,11 @@ at::Tensor to_host(const at::Tensor& tensor, at::ScalarType dtype) {
 
 void check_dtype(const char* what, const Binding& binding, const at::Tensor& tensor,
                  bool truncate) {
+  if (tensor.layout() != at::kStrided) {
+    throw Error(ErrorKind::kUser, std::string("[torch_vulkan::execute] layout of ") + what + " '" +
+                                      binding.name + "'; got " + c10::str(tensor.layout()) +
+                                      ", want Strided");
+  }
   const DType got = from_torch(tensor.scalar_type());
   if (got == binding.dtype) return;
   if (truncate && got == DType::kI64 && binding.dtype == DType::kI32) return;
@@ -87,6 +93,12 @@ void check_dtype(const char* what, const Binding& binding, const at::Tensor& ten
   throw Error(ErrorKind::kUser, std::string("[torch_vulkan::execute] dtype of ") + what + " '" +
                                     binding.name + "'; got " + c10::toString(tensor.scalar_type()) +
                                     ", want " + std::string(name(binding.dtype)));
+}
+
+void check_writable(const at::Tensor& tensor) {
+  TORCH_CHECK(!tensor.is_inference() || c10::InferenceMode::is_enabled(),
+              "[torch_vulkan::execute] Inplace update to inference tensor outside InferenceMode is "
+              "not allowed: clone it first");
 }
 
 at::Device device_of(const std::vector<at::Tensor>& inputs,

@@ -25,6 +25,8 @@ at::Tensor to_host(const at::Tensor& tensor, at::ScalarType dtype);
 /// Throws Error(kUser) naming the binding unless the dtypes agree; with `truncate`, int64 and
 /// float64 do for int32 and float32.
 void check_dtype(const char* what, const Binding& binding, const at::Tensor& tensor, bool truncate);
+/// Before an engine writes it. Throws a RuntimeError, as PyTorch.
+void check_writable(const at::Tensor& tensor);
 
 /// Throws Error(kUser) unless every tensor is on one device, `wanted` where it is given; numbers of
 /// the host, tensors without dimensions, go with any.

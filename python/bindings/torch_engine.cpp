@@ -141,10 +141,12 @@ at::Tensor TorchEngine::vke() const {
   return vke_;
 }
 
-std::shared_ptr<const TorchEngine::Parts> TorchEngine::open_parts(const at::Tensor& vke) const {
+std::shared_ptr<const TorchEngine::Parts> TorchEngine::open_parts(const at::Tensor& vke,
+                                                                  int64_t budget) const {
   auto parts = std::make_shared<Parts>();
   for (const at::Tensor& file : split(vke)) {
-    auto engine = Engine::create(open_device(device_), from_vke(bytes_of(file)).spec);
+    auto engine = Engine::create(open_device(device_), from_vke(bytes_of(file)).spec,
+                                 {.weight_budget = budget});
     parts->push_back(
         std::make_unique<Part>(file, std::move(engine), immutable_weights_, truncate_));
   }
@@ -165,7 +167,7 @@ std::shared_ptr<const TorchEngine::Parts> TorchEngine::parts() {
   plan_.reset();
   parts_.reset();
   try {
-    parts_ = open_parts(vke_);
+    parts_ = open_parts(vke_, weight_budget_);
   } catch (const DeviceLostError&) {
     ++unproven_;
     throw;
@@ -219,7 +221,7 @@ void TorchEngine::replace(at::Tensor vke) {
     // without the lock.
     std::shared_ptr<const ShapePlan> old_plan;
     auto old = parts();
-    auto opened = open_parts(vke);
+    auto opened = open_parts(vke, weight_budget());
     check_same_border(*old, *opened);
     const std::lock_guard lock(mutex_);
     vke_ = std::move(vke);
@@ -346,6 +348,7 @@ std::shared_ptr<const TorchEngine::ShapePlan> TorchEngine::plan_for(
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
     check_dtype("input", bindings[i], inputs[i], truncate_);
+    if (bindings[i].written) check_writable(inputs[i]);
   }
   {
     const std::lock_guard lock(mutex_);

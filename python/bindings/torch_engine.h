@@ -47,6 +47,11 @@ class TorchEngine : public torch::CustomClassHolder {
 
   /// Opens the engine now rather than at its first call.
   void open();
+  /// EngineOptions::weight_budget; an engine that is open is opened again by its next call.
+  void set_weight_budget(int64_t budget);
+  int64_t weight_budget() const;
+  /// Of the sets of weights that it keeps: bytes on the device, in host memory, and of slots.
+  std::vector<int64_t> weight_memory();
   /// Takes another engine of the same graph in place of this one, which was built with other
   /// tactics: from now on calls use `vke`; those under way end with what they began with. Weights
   /// are prepared for it by the next call, from the tensors as they are then. Throws ValueError
@@ -98,7 +103,7 @@ class TorchEngine : public torch::CustomClassHolder {
   /// The parts, opened at the first call and again where their device was lost since. Throws
   /// DeviceLostError where that did not help.
   std::shared_ptr<const Parts> parts();
-  std::shared_ptr<const Parts> open_parts(const at::Tensor& vke) const;
+  std::shared_ptr<const Parts> open_parts(const at::Tensor& vke, int64_t budget) const;
   static void check_same_border(const Parts& old, const Parts& other);
   /// A call's tensors, and how often its dispatches run.
   struct Operands {
@@ -132,6 +137,7 @@ class TorchEngine : public torch::CustomClassHolder {
   std::shared_ptr<script::SizeCheck> size_check_;
   std::map<int64_t, Staged> staged_;
   int64_t next_staged_ = 0;
+  int64_t weight_budget_ = kAutoWeightBudget;
   std::atomic<int> unproven_ = 0;  ///< times that it was opened since a call worked
 };
 

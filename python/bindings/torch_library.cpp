@@ -1,9 +1,12 @@
 // torch.classes.torch_vulkan.{Engine, Weights, Call} and torch.ops.torch_vulkan.execute.
 
-#include <c10/core/InferenceMode.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/autograd/forward_grad.h>
 #include <torch/library.h>
 
+#include "python/bindings/torch_border.h"
 #include "python/bindings/torch_engine.h"
+#include "python/bindings/torch_list_writes.h"
 #include "python/bindings/torch_profile.h"
 #include "python/bindings/torch_refit.h"
 
@@ -13,8 +16,21 @@ using tv::torch_bindings::TorchEngine;
 using EnginePtr = c10::intrusive_ptr<TorchEngine>;
 using State = std::tuple<at::Tensor, std::string, bool, bool>;
 
+/// Engines know no tangents, and would lose them in silence.
+void refuse_tangents(const std::vector<at::Tensor>& tensors) {
+  if (torch::autograd::ForwardADLevel::try_get_by_idx(0) == nullptr) return;
+  for (const at::Tensor& tensor : tensors) {
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        !tensor.defined() || !tensor._fw_grad(/*level=*/0).defined(),
+        "[torch_vulkan::execute] an argument has a tangent (forward-mode AD): got an engine, which "
+        "has no derivative; call the module before compilation in a dual level");
+  }
+}
+
 std::vector<at::Tensor> execute(const std::vector<at::Tensor>& inputs,
                                 const std::vector<at::Tensor>& weights, const EnginePtr& engine) {
+  refuse_tangents(inputs);
+  refuse_tangents(weights);
   return engine->execute(inputs, weights);
 }
 
@@ -27,6 +43,8 @@ using WeightsPtr = c10::intrusive_ptr<Weights>;
 
 std::vector<at::Tensor> execute_held(const std::vector<at::Tensor>& inputs,
                                      const WeightsPtr& weights, const EnginePtr& engine) {
+  refuse_tangents(inputs);
+  refuse_tangents(weights->tensors);
   return engine->execute(inputs, weights->tensors);
 }
 
@@ -39,6 +57,8 @@ struct Call : torch::CustomClassHolder {
 };
 
 void execute_call(const c10::intrusive_ptr<Call>& call, int64_t times) {
+  refuse_tangents(call->inputs);
+  refuse_tangents(call->weights);
   TORCH_CHECK_VALUE(times > 0 && times <= UINT32_MAX, "[torch_vulkan::execute_call] times: got ",
                     times, ", want 1 or more");
   call->engine->execute(call->inputs, call->weights, static_cast<uint32_t>(times));
@@ -49,11 +69,10 @@ std::vector<at::Tensor> execute_written(const std::vector<at::Tensor>& inputs,
                                         const std::vector<at::Tensor>& written,
                                         const std::vector<at::Tensor>& weights,
                                         const EnginePtr& engine) {
-  for (const at::Tensor& tensor : written) {
-    TORCH_CHECK(!tensor.is_inference() || c10::InferenceMode::is_enabled(),
-                "[torch_vulkan::execute_written] an inference tensor changes in "
-                "torch.inference_mode() only");
-  }
+  refuse_tangents(inputs);
+  refuse_tangents(written);
+  refuse_tangents(weights);
+  for (const at::Tensor& tensor : written) tv::torch_bindings::check_writable(tensor);
   const std::vector<at::Tensor> all = engine->merged(inputs, written);
   for (const at::Tensor& tensor : written) {  // before: what fails on the way may leave parts
     if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
@@ -66,6 +85,9 @@ std::vector<at::Tensor> execute_copied(const std::vector<at::Tensor>& inputs,
                                        const std::vector<at::Tensor>& written,
                                        const std::vector<at::Tensor>& weights,
                                        const EnginePtr& engine) {
+  refuse_tangents(inputs);
+  refuse_tangents(written);
+  refuse_tangents(weights);
   std::vector<at::Tensor> copies;
   for (const at::Tensor& tensor : written) copies.push_back(tensor.clone());
   std::vector<at::Tensor> outputs = engine->execute(engine->merged(inputs, copies), weights);
@@ -111,6 +133,10 @@ TORCH_LIBRARY(torch_vulkan, m) {
   m.class_<TorchEngine>("Engine")
       .def(torch::init<at::Tensor, std::string, bool, bool>())
       .def("open", [](const EnginePtr& engine) { engine->open(); })
+      .def("set_weight_budget",
+           [](const EnginePtr& engine, int64_t budget) { engine->set_weight_budget(budget); })
+      .def("weight_budget", [](const EnginePtr& engine) { return engine->weight_budget(); })
+      .def("weight_memory", [](const EnginePtr& engine) { return engine->weight_memory(); })
       .def("replace",
            [](const EnginePtr& engine, at::Tensor vke) { engine->replace(std::move(vke)); })
       .def("execute",
@@ -172,6 +198,7 @@ TORCH_LIBRARY(torch_vulkan, m) {
   m.def(
       "fits.sizes(Tensor[] inputs, __torch__.torch.classes.torch_vulkan.Engine engine, "
       "Tensor[] weights, Device? device, Any program, str method, str rule) -> bool");
+  m.def("count_list_writes() -> ()", &tv::torch_bindings::count_list_writes);
   m.def("assign(Tensor(a!)[] weights, Tensor[] values) -> ()", &tv::torch_bindings::assign);
   // tv.profile's: from now on each dispatch of a call is timed so often; 0: no more.
   m.def("set_profile_runs(int runs) -> ()",
@@ -190,3 +217,14 @@ TORCH_LIBRARY_IMPL(torch_vulkan, CompositeExplicitAutograd, m) {
   m.impl("fits.tensors", &fits_tensors);
   m.impl("fits.sizes", torch::CppFunction::makeFromBoxedFunction<&fits_sizes>());
 }
+
+// Conjugated and negated views come as they are: what PyTorch makes of them before a call is a
+// copy, which an engine would write to in place of the tensor.
+void leave_views(torch::Library& m) {
+  for (const char* name : {"execute", "execute_held", "execute_written", "execute_copied", "fits",
+                           "fits.tensors", "fits.sizes"}) {
+    m.impl(name, torch::CppFunction::makeFallthrough());
+  }
+}
+TORCH_LIBRARY_IMPL(torch_vulkan, Conjugate, m) { leave_views(m); }
+TORCH_LIBRARY_IMPL(torch_vulkan, Negative, m) { leave_views(m); }

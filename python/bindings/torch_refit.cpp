@@ -1,5 +1,6 @@
 #include "python/bindings/torch_refit.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "python/bindings/torch_border.h"
@@ -91,6 +92,42 @@ void TorchEngine::commit(int64_t number, const std::vector<at::Tensor>& weights)
 void TorchEngine::discard(int64_t number) {
   const std::lock_guard lock(mutex_);
   staged_.erase(number);
+}
+
+void TorchEngine::set_weight_budget(int64_t budget) {
+  TORCH_CHECK_VALUE(budget >= kNoWeightStreaming,
+                    "[torch_vulkan::Engine] weight_budget: want bytes, -1 or -2, got ", budget);
+  // They go behind the lock: that may have to wait for the device.
+  std::shared_ptr<const Parts> parts;
+  std::shared_ptr<const ShapePlan> plan;
+  const std::lock_guard lock(mutex_);
+  if (weight_budget_ == budget) return;
+  weight_budget_ = budget;
+  parts_.swap(parts);
+  plan_.swap(plan);
+}
+
+int64_t TorchEngine::weight_budget() const {
+  const std::lock_guard lock(mutex_);
+  return weight_budget_;
+}
+
+std::vector<int64_t> TorchEngine::weight_memory() {
+  std::vector<int64_t> memory(3, 0);
+  std::shared_ptr<const Parts> opened;
+  {
+    const std::lock_guard lock(mutex_);
+    opened = parts_;
+  }
+  if (!opened) return memory;
+  for (const auto& part : *opened) {
+    for (const WeightMemory& set : part->weights.memory(*part->engine)) {
+      memory[0] += set.device;
+      memory[1] += set.host;
+      memory[2] = std::max(memory[2], set.slots);
+    }
+  }
+  return memory;
 }
 
 }  // namespace tv::torch_bindings

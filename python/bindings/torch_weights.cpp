@@ -32,7 +32,8 @@ std::shared_ptr<const WeightSet> WeightCache::set_of(const EntryPtr& entry) {
 // order.
 // (`weight.data = …` may change where they lie, and the counter then stays.)
 bool WeightCache::same_elements(const Key& key, const StatedWeights& weights, size_t i) {
-  return key.data == weights[i].const_data_ptr() &&
+  return key.storage._unsafe_get_target() == weights[i].storage().unsafeGetStorageImpl() &&
+         key.data == weights[i].const_data_ptr() &&
          weights[i].strides() == at::IntArrayRef(key.strides) &&
          weights[i].sizes() == at::IntArrayRef(key.sizes) && key.state == weights.state(i);
 }
@@ -126,8 +127,9 @@ std::vector<WeightCache::Key> WeightCache::keys_of(const StatedWeights& weights)
   for (size_t i = 0; i < weights.size(); ++i) {
     const at::Tensor& weight = weights[i];
     keys.push_back({c10::weak_intrusive_ptr<c10::TensorImpl>(weight.getIntrusivePtr()),
-                    weight.const_data_ptr(), at::DimVector(weight.sizes()),
-                    at::DimVector(weight.strides()), weight.scalar_type(), weights.state(i)});
+                    weight.storage().getWeakStorageImpl(), weight.const_data_ptr(),
+                    at::DimVector(weight.sizes()), at::DimVector(weight.strides()),
+                    weight.scalar_type(), weights.state(i)});
   }
   return keys;
 }
@@ -187,6 +189,13 @@ void WeightCache::commit(const Engine& engine, const EntryPtr& staged,
 void WeightCache::clear() {
   std::lock_guard lock(mutex_);
   entries_.clear();
+}
+
+std::vector<WeightMemory> WeightCache::memory(const Engine& engine) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<WeightMemory> memory;
+  for (const EntryPtr& entry : entries_) memory.push_back(engine.weight_memory(*entry->set));
+  return memory;
 }
 
 int64_t WeightCache::prepared() const {

@@ -22,7 +22,7 @@ struct WeightChange {
 };
 
 /// Keeps a few WeightSets, most recently used first. A set is used again where every weight is the
-/// same tensor with the same storage address, sizes, strides, dtype and state as when it was made.
+/// same tensor with the same storage, address, sizes, strides, dtype and state as when it was made.
 /// The state is its version counter; what changes none of these (writes through `.data` or numpy)
 /// cannot be seen. An inference tensor has no counter: the digest of its bytes stands for it.
 /// Thread-safe.
@@ -45,11 +45,14 @@ class WeightCache {
               std::optional<at::Device> cuda = {});
   void clear();
   int64_t size() const;
-  int64_t prepared() const;  ///< how many sets were made so far
+  std::vector<WeightMemory> memory(const Engine& engine) const;  ///< of each set
+  int64_t prepared() const;                                      ///< how many sets were made so far
 
  private:
   struct Key {
-    c10::weak_intrusive_ptr<c10::TensorImpl> impl;  ///< weak: its address is not given to another
+    // Weak: their addresses are not given to others.
+    c10::weak_intrusive_ptr<c10::TensorImpl> impl;
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage;  ///< freed memory may be allocated again
     const void* data;
     at::DimVector sizes, strides;
     at::ScalarType dtype;

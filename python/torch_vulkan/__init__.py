@@ -3,21 +3,23 @@
     fast = torch.compile(model, backend="vulkan")
 """
 
-import importlib
-from pathlib import Path
+import importlib as _importlib
+from pathlib import Path as _Path
 
 from ._native import C as _C  # first: it refuses a torch that the libraries were not built against
 
 # isort: split
-from . import cache, compilations, fake, onnx  # noqa: F401
-from .background import wait_for_tuning
-from .builder import Builder
-from .calibration import Calibration, calibrate
-from .comparison import Comparison, compare
-from .cuda_memory import mem_pool
-from .custom import custom_op, load_library
-from .decoder_saving import save_decoder
-from .device_list import (
+from . import cache, compilations, onnx
+from ._accuracy.calibration import Calibration, calibrate
+from ._accuracy.comparison import Comparison, compare
+from ._accuracy.validation import Validation, validate
+from ._aot.graph_export import export_graph
+from ._aot.graph_import import build_graph
+from ._base.errors import DeviceError, UnsupportedError
+from ._base.inputs import Input, Profile
+from ._base.settings import Settings
+from ._device.cuda_memory import mem_pool
+from ._device.device_list import (
     Device,
     cuda_report,
     devices,
@@ -25,28 +27,27 @@ from .device_list import (
     release_memory,
     reset_peak_memory_stats,
 )
-from .dry_run import dry_run
-from .engine import Engine
-from .errors import DeviceError, UnsupportedError
-from .generation import generate
-from .graph_export import export_graph
-from .graph_import import build_graph
-from .inputs import Input, Profile
-from .profiling import profile
-from .program import Program, compile, engines
-from .quantisation import quantize
-from .refit import refit
-from .registration import register as _register_backend
-from .saving import load, save
-from .settings import Settings
-from .validation import Validation, validate
+from ._dynamo.registration import register as _register_backend
+from ._engines import fake as _fake  # noqa: F401  (registers what operators make of fake tensors)
+from ._engines.background import wait_for_tuning
+from ._engines.custom import custom_op, load_library
+from ._engines.engine import Engine
+from ._generate.decoder_saving import save_decoder
+from ._generate.generation import generate
+from ._program.builder import Builder
+from ._program.dry_run import dry_run
+from ._program.profiling import profile
+from ._program.program import Program, compile, engines
+from ._program.refit import refit
+from ._program.saving import load, save
+from ._quantised.quantisation import quantize
 
 __version__: str = _C.version
 # For CMAKE_PREFIX_PATH: find_package(torch_vulkan) finds the libraries and headers of this package.
-cmake_prefix_path = str(Path(__file__).parent)
+cmake_prefix_path = str(_Path(__file__).parent)
 __all__ = [
     "Builder", "Calibration", "Comparison", "Device", "DeviceError", "Engine", "Input", "Profile",
-    "Program", "Settings", "UnsupportedError", "Validation", "build_graph", "calibrate",
+    "Program", "Settings", "UnsupportedError", "Validation", "build_graph", "cache", "calibrate",
     "cmake_prefix_path", "compare", "compilations", "compile", "cuda_report", "custom_op",
     "devices", "dry_run", "engines", "export_graph", "generate", "load", "load_library",
     "mem_pool", "memory_stats", "onnx", "profile", "quantize", "refit", "release_memory",
@@ -55,21 +56,20 @@ __all__ = [
 ]
 
 
+# Not imported with the package: some need packages that nothing else does.
+_ON_DEMAND = {"AutoModel": ".service", "Config": "._program.config", "register": ".service",
+              "service": ".service"}
+
+
 def __dir__() -> list[str]:
-    """The public names; the modules behind them are not."""
-    return sorted([*__all__, *_ON_DEMAND, "cache", "fake", "service", "__version__"])
-
-
-# Need packages that nothing else does, so their modules are imported when they are asked for.
-_ON_DEMAND = {"AutoModel": ".service", "Config": ".config", "register": ".service"}
+    return sorted([*__all__, *_ON_DEMAND, "__version__"])
 
 
 def __getattr__(name: str):
-    if name == "service":
-        return importlib.import_module(".service", __name__)
     if name not in _ON_DEMAND:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_ON_DEMAND[name], __name__), name)
+    module = _importlib.import_module(_ON_DEMAND[name], __name__)
+    return module if name == "service" else getattr(module, name)
 
 
 def supported_ops() -> list[dict]:
@@ -84,3 +84,7 @@ def supported_ops() -> list[dict]:
 
 
 _register_backend()
+# Known by their public names, in messages and in pickles, wherever they are defined.
+for _name in __all__:
+    if isinstance(globals()[_name], type):
+        globals()[_name].__module__ = __name__

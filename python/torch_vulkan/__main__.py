@@ -3,9 +3,9 @@
 import argparse
 import sys
 
-from . import device_list
+from ._base.errors import OUT_OF_MEMORY, DeviceError
 from ._cli import cache, coverage
-from .errors import DeviceError
+from ._device import device_list
 
 
 def main(arguments=None) -> int:
@@ -18,7 +18,7 @@ def main(arguments=None) -> int:
     args = parser.parse_args(arguments)
     try:
         return args.run(args)
-    except (ValueError, OSError, DeviceError) as error:
+    except (ValueError, OSError, DeviceError, *OUT_OF_MEMORY) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 1
 

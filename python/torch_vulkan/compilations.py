@@ -3,7 +3,7 @@
 import threading
 from dataclasses import dataclass, field
 
-from .background import Tuning
+from ._engines.background import Tuning
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,3 @@
-"""The target of the entry points, loaded when torch.compile first looks for the backend."""
+"""The target of the entry points, by the path that installed packages name."""
 
-from ._torch import graph_breaks
-from .backend import vulkan  # noqa: F401
-
-graph_breaks.watch()
+from ._dynamo.entry import vulkan  # noqa: F401

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 
 import torch
 
-from . import device_list
+from ._base.dtypes import DTYPES
+from ._base.errors import UnsupportedError
+from ._base.settings import Settings
+from ._device import device_list
+from ._dynamo.backend import device_profile
+from ._engines.engine import Engine
 from ._native import C
 from ._onnx.binding import IOBinding, SessionOptions, check_options  # noqa: F401
-from ._onnx.files import constant, imported, is_array, ranges, to_array, to_tensor
+from ._onnx.files import constant, is_array, ranges, to_array, to_tensor
 from ._onnx.single import Single
-from .backend import device_profile
-from .engine import DTYPES, Engine
-from .errors import UnsupportedError
-from .settings import Settings
 
 FALLBACKS = ("onnxruntime", "none")
 # Settings of what is exact: the model's own types, and nothing is tuned.
@@ -89,6 +90,11 @@ class Model:
         """The outputs of `run`, in the file's order."""
         return [NodeArg(*described) for described in self._body.outputs]
 
+    def get_providers(self) -> list[str]:
+        """What runs the model, by ONNX Runtime's names: engines first."""
+        native = ["CPUExecutionProvider"] if self._body.native else []
+        return ["VulkanExecutionProvider", *native]
+
     def run(self, output_names: Sequence[str] | None, feed: Mapping[str, object],
             run_options: object = None) -> list:
         """Runs the model.
@@ -120,6 +126,15 @@ class Model:
             isinstance(value, torch.Tensor) for value in feed.values())
         return [_as_array(result) if arrays else _as_tensor(result)
                 for result in self._body.run(wanted, feed)]
+
+    def run_with_ort_values(self, output_names: Sequence[str] | None, feed: Mapping[str, object],
+                            run_options: object = None) -> list:
+        """As `run`, of ONNX Runtime's OrtValues in the host's memory, to new ones. Raises
+        ValueError as it does."""
+        from ._onnx.values import from_runtime, to_runtime  # only here: they need onnxruntime
+
+        given = {name: from_runtime(value) for name, value in feed.items()}
+        return [to_runtime(array) for array in self.run(output_names, given)]
 
     def io_binding(self) -> IOBinding:
         """An object that binds inputs and outputs to memory, for `run_with_iobinding`."""
@@ -163,6 +178,7 @@ class _Build:
     native: bool  # whether ONNX Runtime runs the rest
     most: int  # values of inputs that set shapes
     simplify: bool = False
+    one_engine: str = ""  # why nothing but one engine will do; "": other forms will
 
     def prepared(self, model):
         """The model as it is compiled."""
@@ -177,14 +193,24 @@ class _Build:
         profile = device_profile(device)
         if not self.native or all(map(_fits, self.constants.values())):
             given = {"inputs": self.given, "sparse_weights": self.settings.sparse_weights,
+                     "unsigned_integers": not self.settings.truncate_long_and_double,
                      "constants": {k: constant(k, v) for k, v in self.constants.items()}}
             try:
                 whole = self.settings.replaced(require_full_compilation=True)
-                return Single(imported(model, given), given, whole, device, profile)
-            except UnsupportedError:
+                return Single(model, given, whole, device, profile,
+                              self._whole if self.native else None)
+            except UnsupportedError as error:
+                if self.one_engine:
+                    raise UnsupportedError(f"{self.one_engine}: {error}") from error
                 if not self.native:
                     raise
         return self._divided(model, device, profile)
+
+    def _whole(self, model):
+        """What runs calls that an engine does not take."""
+        from ._onnx.whole import Whole, source_of
+
+        return Whole(source_of(model, self.constants), self.given)
 
     def _divided(self, model, device, profile):
         # Only here: they need the packages onnx and onnxruntime.
@@ -236,8 +262,22 @@ def compile(model, inputs=None, constants=None, *, sess_options=None, fallback=N
         UnsupportedError: lists everything that cannot be converted, before anything is built.
         DeviceError: there is no Vulkan device.
     """
+    build = _checked(model, inputs, constants, sess_options, fallback, max_shape_values, simplify,
+                     settings)
+    return Model(build(build.prepared(model)), build)
+
+
+def compile_one_engine(model, inputs, reason: str, **settings) -> Model:
+    """`compile`, of a model that has to be one engine for a reason; raises UnsupportedError, which
+    tells it, before anything is built."""
+    build = dataclasses.replace(_checked(model, inputs, settings=settings), one_engine=reason)
+    return Model(build(model), build)
+
+
+def _checked(model, inputs, constants=None, sess_options=None, fallback=None, max_shape_values=8,
+             simplify=False, settings=None) -> _Build:
     check_options(sess_options)
-    checked = Settings.from_options(settings)
+    checked = Settings.from_options(settings, of_file=True)
     checked.refuse_background_tuning("tv.onnx.compile", "the engines of a file are built at once")
     if checked.enable_autocast:
         raise ValueError("tv.onnx.compile: enable_autocast is for PyTorch models; "
@@ -248,9 +288,8 @@ def compile(model, inputs=None, constants=None, *, sess_options=None, fallback=N
     native = has_fallback(fallback) and not checked.require_full_compilation
     if simplify:
         _check_simplify()
-    build = _Build(ranges(model, inputs), dict(constants or {}), checked, native,
-                   max_shape_values, simplify)
-    return Model(build(build.prepared(model)), build)
+    return _Build(ranges(model, inputs), dict(constants or {}), checked, native, max_shape_values,
+                  simplify)
 
 
 def has_fallback(fallback: str | None) -> bool:

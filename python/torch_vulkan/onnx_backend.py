@@ -8,9 +8,9 @@ from onnx.backend.base import Backend as OnnxBackend
 from onnx.backend.base import BackendRep
 
 from . import onnx as tv_onnx
-from .device_list import devices
-from .engine import DTYPES
-from .errors import UnsupportedError
+from ._base.dtypes import DTYPES
+from ._base.errors import UnsupportedError
+from ._device.device_list import devices
 
 # What an operand that sets shapes may be at most.
 _MAX_ELEMENTS = 4096

@@ -19,6 +19,8 @@ DebugModes modes_from_environment() {
   if (!removed.empty()) modes.remove_barrier = std::strtoll(removed.c_str(), nullptr, 10);
   const std::string submit_us = env("TORCH_VULKAN_SUBMIT_US");
   if (!submit_us.empty()) modes.submit_us = std::strtoll(submit_us.c_str(), nullptr, 10);
+  const std::string device_bytes = env("TORCH_VULKAN_DEVICE_BYTES");
+  if (!device_bytes.empty()) modes.device_bytes = std::strtoll(device_bytes.c_str(), nullptr, 10);
   return modes;
 }
 

@@ -16,6 +16,9 @@ struct DebugModes {
   int64_t remove_barrier = -1;  ///< leave out the k-th barrier (TORCH_VULKAN_REMOVE_BARRIER)
   /// most microseconds predicted for one submission, -1: the device's (TORCH_VULKAN_SUBMIT_US)
   int64_t submit_us = -1;
+  /// bytes of device memory that there are at most, -1: what the driver has
+  /// (TORCH_VULKAN_DEVICE_BYTES)
+  int64_t device_bytes = -1;
   bool own_pipelines = false;  ///< engines share none (TORCH_VULKAN_OWN_PIPELINES)
   bool operator==(const DebugModes&) const = default;
 };

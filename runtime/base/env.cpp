@@ -15,7 +15,7 @@ constexpr EnvVariable kVariables[] = {
     {"TORCH_VULKAN_DEVICE", "device used where no setting names one: index, name part or UUID"},
     {"TORCH_VULKAN_OPTIMIZATION_LEVEL", "the setting optimization_level where none is given"},
     {"TORCH_VULKAN_STAGING",
-     "1: copy tensors on lavapipe as on a GPU, in place of using them in place"},
+     "1: copy tensors on lavapipe as on a GPU, instead of using them in place"},
     {"TORCH_VULKAN_CUDA",
      "how CUDA tensors reach an engine: auto (default), semaphores (no counter in shared memory), "
      "staged (copies on the device), host (copies through the host)"},
@@ -23,6 +23,9 @@ constexpr EnvVariable kVariables[] = {
     {"TORCH_VULKAN_FULL_BARRIERS", "1: a barrier before every dispatch (debugging)"},
     {"TORCH_VULKAN_CHECK_HAZARDS", "1: recompute the hazards of each recording (debugging)"},
     {"TORCH_VULKAN_REMOVE_BARRIER", "number of a barrier to leave out (tests of the hazard check)"},
+    {"TORCH_VULKAN_WEIGHT_BUDGET", "the setting weight_budget where none is given, or -1"},
+    {"TORCH_VULKAN_ONE_QUEUE", "1: the queue that computes copies weights, too (comparisons)"},
+    {"TORCH_VULKAN_DEVICE_BYTES", "bytes of device memory that there are at most (tests)"},
     {"TORCH_VULKAN_SUBMIT_US",
      "predicted microseconds at which work is cut into submissions; 0: never"},
     {"TORCH_VULKAN_CHECK_OPERATORS",

@@ -1,5 +1,7 @@
 #pragma once
-// The environment variables that torch_vulkan defines, and the one place that reads them.
+// torch_vulkan's own environment variables, and the one place of C++ that reads them. Those of
+// drivers are read in vulkan/driver_environment.cpp; Python's clients of the compile service read
+// four more (docs/settings.md).
 
 #include <span>
 #include <string>

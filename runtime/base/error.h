@@ -25,8 +25,8 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
-/// A kDevice error after which the caller can compute in another way: the device has too little
-/// memory.
+/// A kDevice error after which the caller can compute in another way: the device or the host has
+/// too little memory (torch.OutOfMemoryError in Python).
 class OutOfMemoryError : public Error {
  public:
   explicit OutOfMemoryError(const std::string& message) : Error(ErrorKind::kDevice, message) {}

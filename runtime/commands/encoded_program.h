@@ -36,6 +36,14 @@ struct AddressFix {
   uint32_t at = 0;
   uint32_t buffer = 0;
   int64_t offset = 0;
+  uint32_t dispatch = 0;  ///< into EncodedProgram::dispatches
+};
+
+/// A buffer that lies elsewhere for one dispatch.
+struct MovedBuffer {
+  uint32_t dispatch = 0;  ///< into EncodedProgram::dispatches
+  uint32_t buffer = 0;
+  uint64_t address = 0;
 };
 
 struct EncodedProgram {

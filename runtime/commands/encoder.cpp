@@ -63,7 +63,8 @@ void append_params(const EncodeRequest& request, const Dispatch& dispatch, Encod
   out.params.resize(start);
   for (const OperandRange& operand : dispatch.operands) {
     out.fixes.push_back({static_cast<uint32_t>(out.params.size()), operand.buffer,
-                         operand.offset_bytes.eval(request.symbols)});
+                         operand.offset_bytes.eval(request.symbols),
+                         static_cast<uint32_t>(out.dispatches.size())});
     append<uint64_t>(out.params, 0);
   }
   for (const ParamWord& word : dispatch.words) {

@@ -61,8 +61,9 @@ void append_guard(const EncodeRequest& request, const Dispatch& dispatch, Encode
     const bool reports = !buffers.empty() && buffers[operand.buffer].kind == BufferKind::kCheck;
     const auto bytes =
         static_cast<uint64_t>(std::max<int64_t>(operand.size_bytes.eval(request.symbols), 0));
-    out.fixes.push_back(
-        {static_cast<uint32_t>(at), operand.buffer, operand.offset_bytes.eval(request.symbols)});
+    out.fixes.push_back({static_cast<uint32_t>(at), operand.buffer,
+                         operand.offset_bytes.eval(request.symbols),
+                         static_cast<uint32_t>(out.dispatches.size())});
     set_word(out, at + 8, bytes);
     set_word(out, at + 16, operand.write || reports ? bytes : 0);
   }

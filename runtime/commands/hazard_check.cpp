@@ -12,6 +12,13 @@ struct Touch {
   size_t at;  ///< position in the recording
 };
 
+uint64_t address_of(const RecordedProgram& r, size_t at, const OperandRange& operand) {
+  for (const MovedBuffer& moved : r.moved) {
+    if (moved.dispatch == at && moved.buffer == operand.buffer) return moved.address;
+  }
+  return r.addresses[operand.buffer];
+}
+
 bool has_work(const Dispatch& dispatch, std::span<const int64_t> symbols) {
   return std::none_of(dispatch.grid.begin(), dispatch.grid.end(),
                       [&](const Expr& g) { return g.eval(symbols) <= 0; });
@@ -27,14 +34,15 @@ void check_order(const RecordedProgram& r, std::vector<std::string>& faults) {
 }
 
 void check_addresses(const RecordedProgram& r, std::vector<std::string>& faults) {
-  for (const EncodedDispatch& d : r.encoded.dispatches) {
+  for (size_t at = 0; at < r.encoded.dispatches.size(); ++at) {
+    const EncodedDispatch& d = r.encoded.dispatches[at];
     const Dispatch& dispatch = r.program[d.dispatch];
     for (size_t i = 0; i < dispatch.operands.size(); ++i) {
       const OperandRange& operand = dispatch.operands[i];
       uint64_t pushed = 0;
       std::memcpy(&pushed, r.encoded.params.data() + d.params_at + 8 * i, sizeof(pushed));
       const uint64_t want =
-          r.addresses[operand.buffer] + static_cast<uint64_t>(operand.offset_bytes.eval(r.symbols));
+          address_of(r, at, operand) + static_cast<uint64_t>(operand.offset_bytes.eval(r.symbols));
       if (pushed != want) {
         faults.push_back("[" + dispatch.name + "] operand " + std::to_string(i) +
                          ": the address pushed is not its buffer's");
@@ -74,7 +82,7 @@ void check_races(const RecordedProgram& r, std::vector<std::string>& faults) {
     for (const OperandRange& operand : r.program[d.dispatch].operands) {
       if (r.spec.buffers[operand.buffer].kind == BufferKind::kCheck) continue;  // atomics alone
       const uint64_t begin =
-          r.addresses[operand.buffer] + static_cast<uint64_t>(operand.offset_bytes.eval(r.symbols));
+          address_of(r, at, operand) + static_cast<uint64_t>(operand.offset_bytes.eval(r.symbols));
       const int64_t size = operand.size_bytes.eval(r.symbols);
       if (size > 0) {
         touches.push_back({begin, begin + static_cast<uint64_t>(size), operand.write, at});

@@ -19,6 +19,7 @@ struct RecordedProgram {
   std::span<const int64_t> symbols;
   std::span<const uint64_t> addresses;  ///< of each EngineSpec::buffers
   const EncodedProgram& encoded;        ///< with its addresses patched
+  std::span<const MovedBuffer> moved = {};
 };
 
 /// Every fault of the recording as a sentence: two dispatches that touch the same bytes, one of

@@ -1,6 +1,7 @@
 // Compiles what a driver leaves for the first dispatch.
 
 #include <sys/mman.h>
+#include <time.h>
 
 #include <algorithm>
 #include <atomic>
@@ -11,7 +12,9 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
+#include "runtime/base/room.h"
 #include "runtime/commands/recorder.h"
+#include "runtime/vulkan/driver_room.h"
 
 namespace tv {
 namespace {
@@ -104,6 +107,14 @@ WarmupPlan plan_warmup(const EngineSpec& spec, const std::vector<SharedPipeline>
   return plan;
 }
 
+/// What all threads of the process have computed: unlike the clock on the wall it does not run
+/// while others have the CPU.
+std::chrono::nanoseconds cpu_time() {
+  timespec now = {};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
+
 /// Runs programs of a plan on one device.
 class Warmer {
  public:
@@ -115,11 +126,12 @@ class Warmer {
         pool_(device.make_command_pool()),
         commands_(allocate_commands(device, pool_.get())) {}
 
-  /// Returns whether the driver compiled, and had it not in its cache.
+  /// Returns whether the driver compiled, for longer than it takes to read from its cache and to
+  /// make the pipeline once more, for a helper's device.
   bool run(size_t i, const std::vector<SharedPipeline>& pipelines) {
-    constexpr auto kCompiled =
-        std::chrono::milliseconds(15);  // slower than any read from the cache
-    const auto start = std::chrono::steady_clock::now();
+    require_pipeline_room();
+    constexpr auto kCompiled = std::chrono::milliseconds(60);
+    const auto start = cpu_time();
     EncodedProgram program = plan_.programs[i];
     const uint64_t address = scratch_.address();
     patch_addresses(program, {&address, 1});
@@ -134,7 +146,7 @@ class Warmer {
     end_commands(device_, commands_);
     device_.wait(device_.submit(commands_));
     pipelines[plan_.pipelines[i]].set_warm();
-    const auto time = std::chrono::steady_clock::now() - start;
+    const auto time = cpu_time() - start;
     if (log_enabled(LogLevel::kDebug)) {
       const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
       log(LogLevel::kDebug, "[driver] " + plan_.names[i] + ": " + std::to_string(ms) + " ms");
@@ -159,6 +171,7 @@ class Helpers {
           const GuardPlan& guard, std::atomic<size_t>& next) {
     constexpr unsigned kMost = 3;
     const unsigned cores = std::thread::hardware_concurrency();
+    const unsigned count = std::min(cores, kMost + 1);
     const auto work = [&device, &spec, &plan, &guard, &next] {
       try {
         Device own(device.physical());
@@ -173,9 +186,11 @@ class Helpers {
         // The engine's device compiles the same pipelines next and reports what is wrong.
       }
     };
+    const size_t device_bytes = opening_bytes(device.profile()) + 2 * kPipelineBytes;
     try {
+      require_room(count * device_bytes, "helping the driver's compiler");
       threads_.reserve(kMost);
-      for (unsigned i = 1; i < std::min(cores, kMost + 1); ++i) threads_.emplace_back(work);
+      for (unsigned i = 1; i < count; ++i) threads_.emplace_back(work);
     } catch (const std::exception&) {  // no thread, or no memory for one: it takes longer
     }
   }

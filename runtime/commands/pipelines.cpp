@@ -1,7 +1,9 @@
 #include "runtime/commands/pipelines.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <numeric>
 #include <span>
 
 #include "runtime/base/debug.h"
@@ -9,6 +11,7 @@
 #include "runtime/base/parallel.h"
 #include "runtime/base/sha256.h"
 #include "runtime/spirv/guard.h"
+#include "runtime/vulkan/driver_room.h"
 #include "runtime/vulkan/float_controls.h"
 
 namespace tv {
@@ -103,6 +106,7 @@ OwnedShaderModule create_module(Device& device, const std::vector<uint32_t>& cod
 
 OwnedPipeline make_pipeline(Device& device, const EngineSpec& spec, uint32_t index,
                             const GuardPlan& guard) {
+  require_pipeline_room();
   const std::vector<uint32_t>& code = spec.modules.at(spec.pipelines.at(index).module);
   const OwnedShaderModule module =
       create_module(device, guard.on() ? guarded(device, spec, index, guard) : code);
@@ -150,6 +154,14 @@ SharedPipeline shared_pipeline(Device& device, const EngineSpec& spec, uint32_t 
 
 }  // namespace
 
+std::vector<uint32_t> order_of_creation(const EngineSpec& spec) {
+  std::vector<uint32_t> order(spec.pipelines.size());
+  std::iota(order.begin(), order.end(), 0u);
+  const auto words = [&](uint32_t i) { return spec.modules.at(spec.pipelines[i].module).size(); };
+  std::ranges::stable_sort(order, std::ranges::greater(), words);
+  return order;
+}
+
 SharedPipeline create_pipeline(Device& device, const EngineSpec& spec, uint32_t index,
                                const GuardPlan& guard) {
   const Digest module = digest_of(spec.modules.at(spec.pipelines.at(index).module));
@@ -161,9 +173,11 @@ std::vector<SharedPipeline> create_pipelines(Device& device, const EngineSpec& s
   std::vector<Digest> modules(spec.modules.size());
   for_each_parallel(modules.size(), [&](size_t i) { modules[i] = digest_of(spec.modules[i]); });
   std::vector<SharedPipeline> pipelines(spec.pipelines.size());
-  for_each_parallel(pipelines.size(), [&](size_t i) {
-    pipelines[i] = shared_pipeline(device, spec, static_cast<uint32_t>(i),
-                                   modules.at(spec.pipelines[i].module), guard, when_unused);
+  const std::vector<uint32_t> order = order_of_creation(spec);
+  for_each_parallel(order.size(), [&](size_t at) {
+    const uint32_t i = order[at];
+    pipelines[i] =
+        shared_pipeline(device, spec, i, modules.at(spec.pipelines[i].module), guard, when_unused);
   });
   return pipelines;
 }

@@ -17,6 +17,10 @@ std::vector<SharedPipeline> create_pipelines(Device& device, const EngineSpec& s
                                              const GuardPlan& guard = {},
                                              WhenUnused when_unused = WhenUnused::kKeep);
 
+/// The pipelines of `spec`, those of large kernels first: what takes long should not be what
+/// threads that have made all others wait for.
+std::vector<uint32_t> order_of_creation(const EngineSpec& spec);
+
 /// Pipeline `index` of `spec`, on its own.
 SharedPipeline create_pipeline(Device& device, const EngineSpec& spec, uint32_t index,
                                const GuardPlan& guard = {});

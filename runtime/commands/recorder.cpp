@@ -5,9 +5,20 @@
 
 namespace tv {
 
-void patch_addresses(EncodedProgram& program, std::span<const uint64_t> buffer_addresses) {
+uint64_t address_for(uint32_t dispatch, uint32_t buffer, std::span<const uint64_t> buffer_addresses,
+                     std::span<const MovedBuffer> moved) {
+  auto at = std::ranges::lower_bound(moved, dispatch, {}, &MovedBuffer::dispatch);
+  for (; at != moved.end() && at->dispatch == dispatch; ++at) {
+    if (at->buffer == buffer) return at->address;
+  }
+  return buffer_addresses[buffer];
+}
+
+void patch_addresses(EncodedProgram& program, std::span<const uint64_t> buffer_addresses,
+                     std::span<const MovedBuffer> moved) {
   for (const AddressFix& fix : program.fixes) {
-    const uint64_t address = buffer_addresses[fix.buffer] + static_cast<uint64_t>(fix.offset);
+    const uint64_t address = address_for(fix.dispatch, fix.buffer, buffer_addresses, moved) +
+                             static_cast<uint64_t>(fix.offset);
     std::memcpy(program.params.data() + fix.at, &address, sizeof(address));
   }
 }
@@ -21,14 +32,13 @@ int64_t param_block_bytes(const EncodedProgram& program) {
 
 void record_dispatches(Device& device, VkCommandBuffer commands, const EncodedProgram& program,
                        const std::vector<SharedPipeline>& pipelines, const Allocation& param_blocks,
-                       VkQueryPool timestamps, DispatchRange range) {
+                       VkQueryPool timestamps, DispatchRange range, uint32_t query) {
   const DeviceApi& api = device.api();
   VkPipeline bound = VK_NULL_HANDLE;
   if (param_blocks && param_blocks.host()) {
     std::memcpy(param_blocks.host(), program.params.data(), program.params.size());
     param_blocks.flush();
   }
-  uint32_t query = 0;
   const auto write_timestamp = [&] {
     if (timestamps == VK_NULL_HANDLE) return;
     api.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, timestamps, query++);

@@ -9,8 +9,13 @@
 
 namespace tv {
 
-/// Writes the absolute addresses into `program.params`.
-void patch_addresses(EncodedProgram& program, std::span<const uint64_t> buffer_addresses);
+/// Writes the absolute addresses into `program.params`. `moved`, in the order of dispatches, goes
+/// before `buffer_addresses`.
+void patch_addresses(EncodedProgram& program, std::span<const uint64_t> buffer_addresses,
+                     std::span<const MovedBuffer> moved = {});
+/// Where a dispatch finds a buffer; `moved` as above.
+uint64_t address_for(uint32_t dispatch, uint32_t buffer, std::span<const uint64_t> buffer_addresses,
+                     std::span<const MovedBuffer> moved);
 
 /// Bytes of memory that the parameter blocks of `program` take.
 int64_t param_block_bytes(const EncodedProgram& program);
@@ -23,10 +28,12 @@ struct DispatchRange {
 
 /// Records the dispatches and their barriers into `commands`, which is being recorded.
 /// `param_blocks` (host-visible, param_block_bytes large) receives the parameter blocks.
-/// Writes a timestamp into `timestamps`, where given, before the first and after each dispatch.
+/// Writes a timestamp into `timestamps`, where given, before the first and after each dispatch,
+/// from `query` on.
 void record_dispatches(Device& device, VkCommandBuffer commands, const EncodedProgram& program,
                        const std::vector<SharedPipeline>& pipelines, const Allocation& param_blocks,
-                       VkQueryPool timestamps = VK_NULL_HANDLE, DispatchRange range = {});
+                       VkQueryPool timestamps = VK_NULL_HANDLE, DispatchRange range = {},
+                       uint32_t query = 0);
 
 /// One memory barrier between pipeline stages.
 struct BarrierScope {

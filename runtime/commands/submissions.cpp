@@ -56,6 +56,18 @@ std::vector<size_t> submission_starts(const EngineSpec& spec, const EncodedProgr
   return starts;
 }
 
+std::vector<size_t> merged_starts(std::vector<size_t> starts, std::span<const size_t> also,
+                                  size_t count, uint32_t times) {
+  for (size_t run = 0; run < times; ++run) {
+    for (const size_t start : also) {
+      if (run + start > 0) starts.push_back(run * count + start);
+    }
+  }
+  std::ranges::sort(starts);
+  starts.erase(std::unique(starts.begin(), starts.end()), starts.end());
+  return starts;
+}
+
 std::vector<DispatchRange> recorded_ranges(size_t count, uint32_t times,
                                            std::span<const size_t> starts) {
   std::vector<DispatchRange> ranges;

@@ -25,6 +25,10 @@ std::vector<size_t> submission_starts(const EngineSpec& spec, const EncodedProgr
                                       std::span<const int64_t> symbols, double limit_us,
                                       uint32_t times = 1);
 
+/// The same with the dispatches from `also` on, which are counted in one run, each in every run.
+std::vector<size_t> merged_starts(std::vector<size_t> starts, std::span<const size_t> also,
+                                  size_t count, uint32_t times);
+
 /// What is recorded in one piece of `times` runs of `count` dispatches: runs, cut at `starts`.
 std::vector<DispatchRange> recorded_ranges(size_t count, uint32_t times,
                                            std::span<const size_t> starts);

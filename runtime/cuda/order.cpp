@@ -155,6 +155,11 @@ void CudaOrder::leave(CuStream stream, uint64_t number) {
 }
 
 uint64_t CudaOrder::submit(VkCommandBuffer commands, CuStream stream) {
+  const SubmitBatch one{.commands = commands};
+  return submit({&one, 1}, stream);
+}
+
+uint64_t CudaOrder::submit(std::span<const SubmitBatch> batches, CuStream stream) {
   uint64_t last = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -172,7 +177,7 @@ uint64_t CudaOrder::submit(VkCommandBuffer commands, CuStream stream) {
   const uint64_t number = number_ + uint64_t{1};
   TimelineValue signal;
   if (!by_counter()) signal = {left_.vulkan.get(), left_.value + 1};
-  state.last_submission = device_.submit(commands, wait, signal);
+  state.last_submission = device_.submit(batches, wait, signal);
   number_ = static_cast<uint32_t>(number);
   if (!by_counter()) ++left_.value;
   leave(stream, by_counter() ? number : left_.value);

@@ -18,14 +18,17 @@ std::string place_of(const Dispatch& dispatch) {
          (dispatch.source.empty() ? "" : ", " + dispatch.source) + ")";
 }
 
-[[noreturn]] void throw_bad_value(bool index, const std::string& place) {
+[[noreturn]] void throw_bad_value(bool index, const std::string& place, bool writes) {
+  const std::string after =
+      writes ? "; the arguments that the call writes may hold a part of its results" : "";
   if (index) {
     throw BadValueError(BadValueError::What::kIndex,
                         "[check_indices] index out of range in " + place +
-                            "; want indices inside of the dimension that they name");
+                            "; want indices inside of the dimension that they name" + after);
   }
-  throw BadValueError(BadValueError::What::kDivisor,
-                      "[check_indices] ZeroDivisionError: an integer is divided by 0 in " + place);
+  throw BadValueError(
+      BadValueError::What::kDivisor,
+      "[check_indices] ZeroDivisionError: an integer is divided by 0 in " + place + after);
 }
 
 }  // namespace
@@ -41,14 +44,15 @@ void clear_check(const Allocation& buffer) {
   buffer.flush();
 }
 
-void throw_check_report(const Allocation& buffer, std::span<const Dispatch> program) {
+void throw_check_report(const Allocation& buffer, std::span<const Dispatch> program, bool writes) {
   buffer.invalidate();
   uint32_t words[kCheckWords];
   std::memcpy(words, buffer.host(), sizeof words);
   if (words[0] == 0) return;
   const bool known = words[1] < program.size();
   if (words[2] == kBadIndex || words[2] == kZeroDivisor) {
-    throw_bad_value(words[2] == kBadIndex, known ? place_of(program[words[1]]) : "a kernel");
+    throw_bad_value(words[2] == kBadIndex, known ? place_of(program[words[1]]) : "a kernel",
+                    writes);
   }
   if (words[2] == kNotTwoFour) {
     throw Error(ErrorKind::kUnsupported,
@@ -64,6 +68,10 @@ void throw_check_report(const Allocation& buffer, std::span<const Dispatch> prog
   throw Error(ErrorKind::kInternal, "[address check] " + std::to_string(words[0]) +
                                         " invocations left their operands, the first in \"" + name +
                                         "\": " + what);
+}
+
+bool writes_arguments(const EngineSpec& spec) {
+  return std::ranges::any_of(spec.inputs, &Binding::written);
 }
 
 bool waits_for_check(const EngineSpec& spec) {

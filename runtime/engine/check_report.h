@@ -15,8 +15,12 @@ Allocation make_check_buffer(Device& device, const EngineSpec& spec);
 void clear_check(const Allocation& buffer);
 /// After it: throws, naming the dispatch of `program`, Error(kInternal) with the operand that it
 /// left, BadValueError, or Error(kUnsupported) for a weight that is not sparse as it has to be.
-void throw_check_report(const Allocation& buffer, std::span<const Dispatch> program);
+/// `writes`: it changes arguments of the call, which the message says.
+void throw_check_report(const Allocation& buffer, std::span<const Dispatch> program,
+                        bool writes = false);
 
+/// Whether a call changes some of its inputs.
+bool writes_arguments(const EngineSpec& spec);
 /// Whether a call waits for what kernels report, wherever its tensors are.
 bool waits_for_check(const EngineSpec& spec);
 

@@ -89,6 +89,7 @@ struct Context::Borrowed {
   ~Borrowed() {
     of.arena_.give_back();
     of.host_.give_back();
+    of.stream_.give_back();
   }
   Context& of;
 };
@@ -101,6 +102,7 @@ Context::Context(const EngineParts& parts, bool timed)
       host_(parts),
       cuda_(device_),
       arena_(device_.arenas(), /*own=*/parts.guard.on()),
+      stream_(device_, /*own=*/parts.guard.on()),
       check_(make_check_buffer(device_, parts.spec)),
       guard_(make_guard_memory(device_, parts.guard.on(), parts.spec.dispatches.size())) {
   if (check_) clear_check(check_);
@@ -122,6 +124,7 @@ void Context::run(const WeightSet& weights, std::span<const int64_t> symbols,
   if (plan.program.dispatches.empty()) return;
   const Borrowed borrowed(*this);
   bind(inputs, outputs, plan);
+  borrow_slots(weights);
   if (is_stale(recording, weights)) {
     const bool overlap = overlaps_external(bound_, plan, spec);
     record(recording, weights, overlap, nullptr);
@@ -133,7 +136,7 @@ void Context::run(const WeightSet& weights, std::span<const int64_t> symbols,
   if (guard_) clear_guard(guard_);
   submit(recording);
   if (guard_) throw_guard_report(guard_, spec.dispatches);
-  if (check_) throw_check_report(check_, spec.dispatches);
+  if (check_) throw_check_report(check_, spec.dispatches, writes_arguments(spec));
   host_.read_results(inputs, outputs, plan, bound_);
   clock_.ended();
 }
@@ -150,6 +153,7 @@ int Context::run_on_cuda(const std::shared_ptr<const WeightSet>& weights,
   if (any.plan.program.dispatches.empty()) return 0;
   const Borrowed borrowed(*this);
   borrow_arena(any.plan.activation_bytes);
+  borrow_slots(*weights);
   cuda_.bind(inputs, outputs, link, submission_, bound_);
   Recording& recording = recordings_.find_bound(any, bound_);
   recordings_.mark_last(recording);
@@ -168,8 +172,10 @@ int Context::run_on_cuda(const std::shared_ptr<const WeightSet>& weights,
     using_ = weights;
   }
   try {
-    submission_ = link.order().submit(recording.commands, stream);
-    ++submitted_;
+    submission_ = recording.stream.plan
+                      ? link.order().submit(batches(recording, device_.submitted()), stream)
+                      : link.order().submit(recording.commands, stream);
+    submitted_ += 1 + recording.parts;
   } catch (const std::exception& error) {
     submission_ = device_.submitted();  // it may be under way
     bool in_place = false;
@@ -197,7 +203,7 @@ int Context::run_on_cuda(const std::shared_ptr<const WeightSet>& weights,
 
 void Context::take_check_report() {
   try {
-    throw_check_report(check_, parts_.spec.dispatches);
+    throw_check_report(check_, parts_.spec.dispatches, writes_arguments(parts_.spec));
   } catch (const Error&) {
     clear_check(check_);
     throw;
@@ -217,7 +223,10 @@ std::vector<DispatchTime> Context::profile(const WeightSet& weights,
   plan.program = encoded(plan, modes);
   const Borrowed borrowed(*this);
   bind(inputs, outputs, plan);
-  patch_addresses(plan.program, addresses_of(plan, weights));
+  borrow_slots(weights);
+  StreamRecording stream;
+  stream_.plan(stream, weights, spec, plan.program);
+  patch_addresses(plan.program, addresses_of(plan, weights), stream.moved);
   Allocation blocks;
   if (const int64_t bytes = param_block_bytes(plan.program)) {
     blocks = Allocation(device_, bytes, MemoryUse::kParams);
@@ -226,13 +235,15 @@ std::vector<DispatchTime> Context::profile(const WeightSet& weights,
     clear_guard(guard_);
     patch_guards(plan.program, blocks.address(), guard_);
   }
-  const auto queries = static_cast<uint32_t>(plan.program.dispatches.size()) + 1;
+  const auto queries = static_cast<uint32_t>(plan.program.dispatches.size() +
+                                             std::max<size_t>(stream.starts.size(), 1));
   const OwnedQueryPool timestamps = device_.make_timestamps(queries);
   const VkCommandBuffer commands = recordings_.new_commands();
   begin_commands(device_, commands);
   device_.api().vkCmdResetQueryPool(commands, timestamps.get(), 0, queries);
   record_begin(commands, plan, /*staged_inputs=*/true);
-  record_dispatches(device_, commands, plan.program, parts_.pipelines, blocks, timestamps.get());
+  const std::vector<uint32_t> at =
+      record_timed(commands, plan.program, blocks, timestamps.get(), stream, weights);
   record_end(commands, plan);
   end_commands(device_, commands);
 
@@ -248,16 +259,45 @@ std::vector<DispatchTime> Context::profile(const WeightSet& weights,
                   "profile");
     for (size_t i = 0; i < plan.program.dispatches.size(); ++i) {
       samples[plan.program.dispatches[i].dispatch].push_back(
-          static_cast<double>(ticks[i + 1] - ticks[i]) * us_per_tick);
+          static_cast<double>(ticks[at[i]] - ticks[at[i] - 1]) * us_per_tick);
     }
   }
   if (guard_) throw_guard_report(guard_, spec.dispatches);
+  if (check_) throw_check_report(check_, spec.dispatches, writes_arguments(spec));
   host_.read_results(inputs, outputs, plan, bound_);
   std::vector<DispatchTime> times(spec.dispatches.size());
   for (size_t d = 0; d < times.size(); ++d) {
     times[d] = {median(samples[d]), mean(samples[d]), operand_bytes(spec.dispatches[d], symbols)};
   }
   return times;
+}
+
+std::vector<uint32_t> Context::record_timed(VkCommandBuffer commands, const EncodedProgram& program,
+                                            const Allocation& blocks, VkQueryPool timestamps,
+                                            const StreamRecording& stream,
+                                            const WeightSet& weights) {
+  std::vector<uint32_t> ends;
+  const std::vector<size_t> whole = {0};
+  const std::vector<size_t>& starts = stream.plan ? stream.starts : whole;
+  uint32_t query = 0;
+  for (size_t s = 0; s < starts.size(); ++s) {
+    if (stream.plan) stream_.record_between(commands, stream.segments[s], weights);
+    const size_t end = s + 1 < starts.size() ? starts[s + 1] : program.dispatches.size();
+    record_dispatches(device_, commands, program, parts_.pipelines, blocks, timestamps,
+                      {.first = starts[s], .end = end}, query);
+    for (size_t i = starts[s]; i < end; ++i) ends.push_back(++query);
+    ++query;
+  }
+  return ends;
+}
+
+void Context::borrow_slots(const WeightSet& weights) { stream_.borrow(weights, lane_of(key_)); }
+
+std::vector<SubmitBatch> Context::batches(const Recording& recording, uint64_t after) {
+  std::vector<VkCommandBuffer> launches = {recording.commands};
+  launches.insert(launches.end(), recording.more.begin(),
+                  recording.more.begin() + static_cast<std::ptrdiff_t>(recording.parts));
+  return stream_.batches(recording.stream, launches, recording.times, after);
 }
 
 void Context::bind(const HostTensors& inputs, const HostTensors& outputs, const ShapePlan& plan) {
@@ -270,8 +310,8 @@ void Context::borrow_arena(int64_t bytes) {
   if (bytes > 0 || has_arena(parts_.spec)) arena_.borrow(bytes, lane_of(key_));
 }
 
-std::array<uint64_t, 3> Context::memory() const {
-  return {arena_.id(), host_.upload_id(), host_.readback_id()};
+std::array<uint64_t, 4> Context::memory() const {
+  return {arena_.id(), host_.upload_id(), host_.readback_id(), stream_.id()};
 }
 
 bool Context::is_stale(const Recording& recording, const WeightSet& weights) const {
@@ -318,7 +358,9 @@ void Context::record(Recording& recording, const WeightSet& weights, bool overla
     recording.external_overlap = overlap;
   }
   recording.addresses = addresses_of(plan, weights);
-  patch_addresses(plan.program, recording.addresses);
+  stream_.plan(recording.stream, weights, parts_.spec, plan.program);
+  stream_.record(recording.stream, weights);
+  patch_addresses(plan.program, recording.addresses, recording.stream.moved);
   if (debug_modes().check_hazards) check_recording(recording);
   const int64_t block_bytes = param_block_bytes(plan.program);
   if (block_bytes > recording.param_blocks.size_bytes()) {
@@ -330,7 +372,7 @@ void Context::record(Recording& recording, const WeightSet& weights, bool overla
   clock_.begin(recording);
   record_begin(recording.commands, plan, link == nullptr);
   CallClock::mark(recording, recording.commands, 1);
-  const VkCommandBuffer last = record_parts(recording, /*cut=*/link == nullptr);
+  const VkCommandBuffer last = record_parts(recording, link != nullptr);
   CallClock::mark(recording, last, 2);
   if (link) {
     if (check_ || guard_) record_barrier(device_, last, kShaderWrites, kHostReads);
@@ -342,32 +384,41 @@ void Context::record(Recording& recording, const WeightSet& weights, bool overla
   end_commands(device_, last);
   recording.poison = debug_modes().poison_arena;
   recording.weights_id = weights.id();
+  recording.weights_made_by = weights.made_by();
   recording.memory = memory();
   recording.bound = bound_;
   ++recorded_;
   recording_us_ += clock_.us_since_start();
 }
 
-VkCommandBuffer Context::record_parts(Recording& recording, bool cut) {
+VkCommandBuffer Context::record_parts(Recording& recording, bool on_cuda) {
   const EncodedProgram& program = recording.plan.program;
-  const double limit_us = cut ? submission_limit_us(device_.profile(), debug_modes()) : 0;
+  const double limit_us = on_cuda ? 0 : submission_limit_us(device_.profile(), debug_modes());
   const uint32_t times = recording.times;
+  const size_t count = program.dispatches.size();
+  StreamRecording& stream = recording.stream;
   const std::vector<DispatchRange> ranges = recorded_ranges(
-      program.dispatches.size(), times,
-      submission_starts(parts_.spec, program, recording.plan.symbols, limit_us, times));
+      count, times,
+      merged_starts(
+          submission_starts(parts_.spec, program, recording.plan.symbols, limit_us, times),
+          stream.starts, count, times));
   VkCommandBuffer commands = recording.commands;
   recording.parts = 0;
+  size_t turn = 0;
   for (size_t i = 0; i < ranges.size(); ++i) {
     if (ranges[i].next_submission) {
       end_commands(device_, commands);
       const size_t part = recording.parts++;
       if (recording.more.size() == part) recording.more.push_back(recordings_.new_commands());
       commands = recording.more[part];
-      begin_commands(device_, commands);
+      begin_commands(device_, commands, /*resubmit=*/on_cuda);
     }
     if (i > 0 && ranges[i].first == 0) {  // another time
       record_barrier(device_, commands, kShaderWrites, kShaderAccess);
+      ++turn;
     }
+    if (stream.plan)
+      stream.pieces.push_back(turn * stream.starts.size() + stream.at(ranges[i].first));
     record_dispatches(device_, commands, program, parts_.pipelines, recording.param_blocks,
                       /*timestamps=*/VK_NULL_HANDLE, ranges[i]);
   }
@@ -393,7 +444,7 @@ void Context::record_end(VkCommandBuffer commands, const ShapePlan& plan) {
 void Context::check_recording(const Recording& recording) const {
   const std::vector<std::string> faults =
       find_faults({parts_.spec, parts_.spec.dispatches, recording.plan.symbols, recording.addresses,
-                   recording.plan.program});
+                   recording.plan.program, recording.stream.moved});
   if (!faults.empty()) throw Error(ErrorKind::kInternal, "[hazard check] " + faults.front());
 }
 
@@ -401,8 +452,12 @@ void Context::submit(Recording& recording) {
   const uint64_t before = submission_;
   try {
     clock_.submitting();
-    submission_ = device_.submit(recording.commands);
-    for (size_t i = 0; i < recording.parts; ++i) submission_ = device_.submit(recording.more[i]);
+    if (recording.stream.plan) {
+      submission_ = device_.submit(batches(recording, recording.weights_made_by));
+    } else {
+      submission_ = device_.submit(recording.commands);
+      for (size_t i = 0; i < recording.parts; ++i) submission_ = device_.submit(recording.more[i]);
+    }
     submitted_ += 1 + recording.parts;
     clock_.submitted();
     device_.wait(submission_);

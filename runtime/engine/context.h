@@ -70,8 +70,10 @@ class Context {
   struct Borrowed;
   void bind(const HostTensors& inputs, const HostTensors& outputs, const ShapePlan& plan);
   void borrow_arena(int64_t bytes);
+  /// Borrows what `weights` are streamed through.
+  void borrow_slots(const WeightSet& weights);
   /// Numbers of the memory that this run has borrowed.
-  std::array<uint64_t, 3> memory() const;
+  std::array<uint64_t, 4> memory() const;
   /// Whether `recording` was made with other weights or addresses than this call's.
   bool is_stale(const Recording& recording, const WeightSet& weights) const;
   EncodedProgram encoded(const ShapePlan& plan, const DebugModes& modes) const;
@@ -79,11 +81,17 @@ class Context {
 
   void record(Recording& recording, const WeightSet& weights, bool external_overlap,
               CudaLink* link);
+  /// What is submitted of a recording that streams weights. Copies wait for `after`, too.
+  std::vector<SubmitBatch> batches(const Recording& recording, uint64_t after);
   /// Records the dispatches from `recording.commands` on; returns what the last are recorded into.
-  VkCommandBuffer record_parts(Recording& recording, bool cut);
+  VkCommandBuffer record_parts(Recording& recording, bool on_cuda);
   void record_begin(VkCommandBuffer commands, const ShapePlan& plan, bool staged_inputs);
   void record_end(VkCommandBuffer commands, const ShapePlan& plan);
   void check_recording(const Recording& recording) const;
+  /// Records each dispatch of a profile by itself; returns the timestamps behind which each ran.
+  std::vector<uint32_t> record_timed(VkCommandBuffer commands, const EncodedProgram& program,
+                                     const Allocation& blocks, VkQueryPool timestamps,
+                                     const StreamRecording& stream, const WeightSet& weights);
 
   /// Submits a recording of a call on host tensors and waits for it.
   void submit(Recording& recording);
@@ -101,6 +109,7 @@ class Context {
   HostOperands host_;
   CudaOperands cuda_;
   ScratchUser arena_;
+  WeightStream stream_;
   Allocation check_;                        ///< the kCheck buffer, where the engine has one
   GuardMemory guard_;                       ///< where kernels that are not trusted report
   std::vector<uint64_t> bound_;             ///< of this call: addresses of inputs, then outputs

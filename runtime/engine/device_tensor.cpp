@@ -1,5 +1,7 @@
 #include "runtime/engine/device_tensor.h"
 
+#include <cstring>
+
 #include "runtime/commands/recorder.h"
 #include "runtime/vulkan/device_impl.h"
 #include "runtime/vulkan/memory.h"
@@ -18,16 +20,24 @@ DeviceTensor::DeviceTensor(std::shared_ptr<Device> device, int64_t size_bytes)
   memory_->size_bytes = size_bytes;
   Device& on = *memory_->device;
   memory_->allocation = Allocation(on, size_bytes, MemoryUse::kDevice);
-  if (on.host_pointers()) return;  // pages of the process are zeros
-  run_once(on, [&](VkCommandBuffer commands) {
-    on.api().vkCmdFillBuffer(commands, memory_->allocation.buffer(), 0, VK_WHOLE_SIZE, 0);
-    record_barrier(on, commands, kCopyWrites, kShaderAccess);
-  });
+  if (!on.host_pointers()) clear();  // pages of the process are zeros
 }
 
 DeviceTensor::DeviceTensor(DeviceTensor&& other) noexcept = default;
 DeviceTensor& DeviceTensor::operator=(DeviceTensor&& other) noexcept = default;
 DeviceTensor::~DeviceTensor() = default;
+
+void DeviceTensor::clear() {
+  Device& on = *memory_->device;
+  if (on.host_pointers()) {
+    std::memset(memory_->allocation.host(), 0, static_cast<size_t>(memory_->size_bytes));
+    return;
+  }
+  run_once(on, [&](VkCommandBuffer commands) {
+    on.api().vkCmdFillBuffer(commands, memory_->allocation.buffer(), 0, VK_WHOLE_SIZE, 0);
+    record_barrier(on, commands, kCopyWrites, kShaderAccess);
+  });
+}
 
 HostTensor DeviceTensor::tensor() const {
   const Allocation& memory = memory_->allocation;

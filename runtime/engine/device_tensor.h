@@ -10,8 +10,8 @@
 namespace tv {
 
 /// Owns memory of a device, zeros at first. Passed to Engine::run and Engine::profile in place of a
-/// host tensor, it is neither copied to the device nor back; `profile` runs as often as it is
-/// told, so that it moves a state on as often. Must outlive the calls that take it.
+/// host tensor, it is neither copied to the device nor back. `profile` runs several times, and
+/// advances a state each time. Must outlive the calls that take it.
 class DeviceTensor {
  public:
   /// Throws OutOfMemoryError.
@@ -20,6 +20,8 @@ class DeviceTensor {
   DeviceTensor& operator=(DeviceTensor&& other) noexcept;
   ~DeviceTensor();
 
+  /// Makes it zeros again; no call that takes it may be running. Throws Error(kDevice).
+  void clear();
   /// For engines of the same device.
   HostTensor tensor() const;
 

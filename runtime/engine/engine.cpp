@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <set>
 
+#include "runtime/base/env.h"
 #include "runtime/base/error.h"
 #include "runtime/base/json.h"
 #include "runtime/base/log.h"
@@ -66,6 +68,20 @@ std::string device_text(const std::string& tuned_for) {
   return field("name") + ", driver " + field("driver_name") + " " + field("driver_info");
 }
 
+int64_t resolved_budget(int64_t budget) {
+  const std::string text = env("TORCH_VULKAN_WEIGHT_BUDGET");
+  if (budget == kAutoWeightBudget && !text.empty()) {
+    const char* end = text.data() + text.size();
+    const auto [at, error] = std::from_chars(text.data(), end, budget);
+    if (error != std::errc() || at != end) budget = kNoWeightStreaming - 1;
+  }
+  if (budget >= kNoWeightStreaming) return budget;
+  throw Error(
+      ErrorKind::kUser,
+      "[weight_budget] want bytes, -1 (what the device has free) or -2 (all weights), got " +
+          (text.empty() ? std::to_string(budget) : text));
+}
+
 }  // namespace
 
 std::shared_ptr<Engine> Engine::create(std::shared_ptr<Device> device, EngineSpec spec,
@@ -92,7 +108,12 @@ std::shared_ptr<Engine> Engine::create(std::shared_ptr<Device> device, EngineSpe
 }
 
 EngineImpl::EngineImpl(std::shared_ptr<Device> device, EngineSpec spec, EngineOptions options)
-    : parts_{std::move(device), std::move(spec), {}, {}, next_engine_id++} {
+    : parts_{std::move(device),
+             std::move(spec),
+             {},
+             {},
+             next_engine_id++,
+             resolved_budget(options.weight_budget)} {
   if (options.check_addresses) parts_.guard = plan_guards(parts_.spec, options.max_iterations);
   parts_.pipelines = create_pipelines(*parts_.device, parts_.spec, parts_.guard);
   warm_pipelines(*parts_.device, parts_.spec, parts_.pipelines, parts_.guard);
@@ -107,6 +128,11 @@ std::shared_ptr<const WeightSet> EngineImpl::prepare_weights(std::span<const Hos
                                                              WeightSource source) const {
   require_vulkan_usable();
   return std::make_shared<const WeightSet>(parts_, weights, source);
+}
+
+std::vector<bool> EngineImpl::weights_in_place() const {
+  if (parts_.device->host_pointers()) return weights_read_by_calls(parts_.spec);
+  return std::vector<bool>(parts_.spec.weights.size(), false);
 }
 
 void EngineImpl::check_owner(const WeightSet& weights) const {
@@ -126,6 +152,11 @@ std::shared_ptr<const WeightSet> EngineImpl::update_weights(const WeightSet& old
 int64_t EngineImpl::held_bytes(const WeightSet& weights) const {
   check_owner(weights);
   return weights.held_bytes();
+}
+
+WeightMemory EngineImpl::weight_memory(const WeightSet& weights) const {
+  check_owner(weights);
+  return weights.memory();
 }
 
 std::vector<bool> EngineImpl::weights_read(const WeightSet& old,
@@ -255,7 +286,7 @@ std::vector<std::string> EngineImpl::faults_of_last_recording() const {
   const Recording* last = idle_.empty() ? nullptr : idle_.back()->last();
   if (!last) throw Error(ErrorKind::kInternal, "[engine] nothing was recorded yet");
   return find_faults({parts_.spec, parts_.spec.dispatches, last->plan.symbols, last->addresses,
-                      last->plan.program});
+                      last->plan.program, last->stream.moved});
 }
 
 size_t EngineImpl::submissions_of_last_recording() const {

@@ -44,6 +44,16 @@ struct WeightSource {
 /// the results of the weight program. Immutable, shared between threads.
 class WeightSet;
 
+/// Bytes of weights as they are held, or streamed through.
+struct WeightMemory {
+  int64_t device = 0;  ///< tensors that the device reads where the caller has them do not count
+  int64_t host = 0;    ///< in host memory, from where they are streamed
+  int64_t slots = 0;   ///< of device memory that a call borrows for them
+};
+
+/// Budgets of weights that are no bytes: what the device says is free decides; nothing is streamed.
+inline constexpr int64_t kAutoWeightBudget = -1, kNoWeightStreaming = -2;
+
 /// How an engine is loaded.
 struct EngineOptions {
   /// For files of unknown origin: kernels are rewritten so that they touch only the operands of
@@ -53,6 +63,11 @@ struct EngineOptions {
   /// With `check_addresses`: the most loop iterations of one invocation, all loops together. After
   /// that loops end and the call throws.
   uint32_t max_iterations = 1 << 26;
+  /// Bytes of weights that are kept on the device, of each set; the others stay in host memory and
+  /// are copied to the device ahead of the launches that read them. kAutoWeightBudget goes by
+  /// TORCH_VULKAN_WEIGHT_BUDGET where that is set, else by the memory that the device says is free,
+  /// and streams nothing where its memory is the host's.
+  int64_t weight_budget = kAutoWeightBudget;
 };
 
 class Engine {
@@ -76,6 +91,10 @@ class Engine {
   virtual std::shared_ptr<const WeightSet> prepare_weights(std::span<const HostTensor> weights,
                                                            WeightSource source = {}) const = 0;
 
+  /// Which weights' host memory sets keep reading, so that it must outlive them. That of the others
+  /// may go once a set is made.
+  virtual std::vector<bool> weights_in_place() const = 0;
+
   /// A set in which the weights with the indices in `changed` have new bytes: computes what depends
   /// on them and shares the rest with `old`. `old` itself does not change, so calls that use it may
   /// be running, and an error changes nothing.
@@ -90,14 +109,16 @@ class Engine {
   /// Device bytes that a set holds: uploaded weights and results of the weight program, those that
   /// it shares with other sets included.
   virtual int64_t held_bytes(const WeightSet& weights) const = 0;
+  /// The same apart by where it is.
+  virtual WeightMemory weight_memory(const WeightSet& weights) const = 0;
 
   /// Runs the engine and waits. Inputs and outputs are in the order of the spec, with the sizes
   /// that follow from `symbols`. Thread-safe. Throws Error(kDevice) if the device is lost,
   /// OutOfMemoryError if it has too little memory, and BadValueError for indices out of range.
   ///
-  /// `times`: the dispatches run so often in turn, in one submission unless that were too long for
-  /// the device's watchdog. Each finds what the one before wrote over its inputs; outputs are the
-  /// last one's. An error is of the call as a whole.
+  /// `times`: how often the dispatches run, one run after another, in one submission unless that
+  /// would take too long for the device's watchdog. Each run reads the inputs as the previous one
+  /// has written them in place; outputs are those of the last run. An error is of the whole call.
   virtual void run(const WeightSet& weights, std::span<const int64_t> symbols,
                    std::span<const HostTensor> inputs, std::span<const HostTensor> outputs,
                    uint32_t times = 1) = 0;

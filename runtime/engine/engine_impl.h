@@ -18,6 +18,7 @@ class EngineImpl final : public Engine {
       std::span<const std::vector<int64_t>> input_shapes) const override;
   std::shared_ptr<const WeightSet> prepare_weights(std::span<const HostTensor> weights,
                                                    WeightSource source = {}) const override;
+  std::vector<bool> weights_in_place() const override;
   std::shared_ptr<const WeightSet> update_weights(const WeightSet& old,
                                                   std::span<const HostTensor> weights,
                                                   std::span<const uint32_t> changed,
@@ -25,6 +26,7 @@ class EngineImpl final : public Engine {
   std::vector<bool> weights_read(const WeightSet& old,
                                  std::span<const uint32_t> changed) const override;
   int64_t held_bytes(const WeightSet& weights) const override;
+  WeightMemory weight_memory(const WeightSet& weights) const override;
   void run(const WeightSet& weights, std::span<const int64_t> symbols,
            std::span<const HostTensor> inputs, std::span<const HostTensor> outputs,
            uint32_t times = 1) override;

@@ -52,6 +52,7 @@ Recording& Recordings::add(std::unique_ptr<Recording> fresh) {
   device_.wait(oldest->submission);
   fresh->commands = oldest->commands;
   fresh->more = std::move(oldest->more);
+  fresh->stream.copies = std::move(oldest->stream.copies);
   if (last_ == oldest.get()) last_ = nullptr;
   oldest = std::move(fresh);
   return *oldest;

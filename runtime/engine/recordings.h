@@ -8,6 +8,7 @@
 
 #include "runtime/commands/recorder.h"
 #include "runtime/engine/shape_plan.h"
+#include "runtime/engine/weight_stream.h"
 #include "runtime/vulkan/timestamps.h"
 
 namespace tv {
@@ -22,14 +23,16 @@ struct Recording {
   size_t parts = 0;
   std::vector<uint64_t> addresses;   ///< of each EngineSpec::buffers
   std::vector<uint64_t> bound;       ///< inputs, then outputs, as recorded
-  std::array<uint64_t, 3> memory{};  ///< the arena and the staging memory that it names
+  std::array<uint64_t, 4> memory{};  ///< the arena, the staging memory and the slots that it names
   uint64_t weights_id = 0, debug_generation = 0, last_used = 0;
-  uint64_t submission = 0;  ///< the last one of `commands`
+  uint64_t weights_made_by = 0;  ///< WeightSet::made_by
+  uint64_t submission = 0;       ///< the last one of `commands`
   bool on_cuda = false;
   bool external_overlap = false;  ///< what is written overlaps others: barriers everywhere
   bool poison = false;
   Allocation param_blocks;
-  Timestamps marks;  ///< of a timed context: start, copies in, kernels, copies out
+  StreamRecording stream;  ///< of the weights that are copied to the device as they are needed
+  Timestamps marks;        ///< of a timed context: start, copies in, kernels, copies out
 };
 
 /// What a recording is asked for by.

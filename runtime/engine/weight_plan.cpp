@@ -38,6 +38,15 @@ std::vector<bool> affected_by(const EngineSpec& spec, std::span<const uint32_t> 
 
 }  // namespace
 
+std::vector<bool> weights_read_by_calls(const EngineSpec& spec) {
+  const std::vector<bool> kept = read_by_dispatches(spec);
+  std::vector<bool> read(spec.weights.size(), false);
+  for (size_t b = 0; b < spec.buffers.size(); ++b) {
+    if (kept[b] && spec.buffers[b].kind == BufferKind::kWeight) read[spec.buffers[b].index] = true;
+  }
+  return read;
+}
+
 WeightPlan plan_all_weights(const EngineSpec& spec) {
   WeightPlan plan;
   plan.kept = read_by_dispatches(spec);

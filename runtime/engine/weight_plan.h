@@ -18,6 +18,9 @@ struct WeightPlan {
   std::vector<uint32_t> run;  ///< steps of the weight program, in order
 };
 
+/// Which weights dispatches read as they are; of the others only the weight program's results.
+std::vector<bool> weights_read_by_calls(const EngineSpec& spec);
+
 /// Everything is made.
 WeightPlan plan_all_weights(const EngineSpec& spec);
 

@@ -45,8 +45,9 @@ void WeightUpload::read(const void* src, int64_t bytes) {
 }
 
 void WeightUpload::add(const Allocation& dst, int64_t offset, const void* src, int64_t bytes) {
-  if (!link_ && dst.host() && device_.host_pointers()) {
+  if (!link_ && dst.host()) {
     std::memcpy(static_cast<char*>(dst.host()) + offset, src, static_cast<size_t>(bytes));
+    dst.flush(offset, bytes);
     return;
   }
   make_staging();

@@ -9,8 +9,10 @@
 #include "runtime/base/debug.h"
 #include "runtime/base/env.h"
 #include "runtime/base/error.h"
+#include "runtime/base/room.h"
 #include "runtime/vulkan/device_impl.h"
 #include "runtime/vulkan/device_lost.h"
+#include "runtime/vulkan/driver_room.h"
 #include "runtime/vulkan/process_state.h"
 
 namespace tv {
@@ -123,6 +125,7 @@ std::shared_ptr<Device> open_device(const std::string& named) {
   const std::lock_guard lock(open.mutex);
   std::shared_ptr<Device>& device = open.devices[index];
   if (!device || device->lost()) {
+    require_room(opening_bytes(devices[index].profile), "opening " + devices[index].profile.name);
     device = std::make_shared<Device>(devices[index]);
     static const int registered = std::atexit(close_devices);
     (void)registered;
@@ -142,24 +145,29 @@ Device::Device(const PhysicalDevice& physical) : physical_(physical) {
   enable_features(offered, enabled);
 
   const float priority = 1.0F;
-  VkDeviceQueueCreateInfo queue{};
-  queue.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO;
-  queue.queueFamilyIndex = physical.queue_family;
-  queue.queueCount = 1;
-  queue.pQueuePriorities = &priority;
+  VkDeviceQueueCreateInfo queues[2] = {};
+  for (VkDeviceQueueCreateInfo& queue : queues) {
+    queue.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO;
+    queue.queueCount = 1;
+    queue.pQueuePriorities = &priority;
+  }
+  queues[0].queueFamilyIndex = physical.queue_family;
+  queues[1].queueFamilyIndex = physical.transfer_family.value_or(0);
   std::vector<const char*> extensions;
   for (const std::string& e : physical.extensions) extensions.push_back(e.c_str());
   VkDeviceCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
   info.pNext = &enabled.core;
-  info.queueCreateInfoCount = 1;
-  info.pQueueCreateInfos = &queue;
+  info.queueCreateInfoCount = physical.transfer_family ? 2 : 1;
+  info.pQueueCreateInfos = queues;
   info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());
   info.ppEnabledExtensionNames = extensions.data();
   VkDevice device = VK_NULL_HANDLE;
   check(instance.vkCreateDevice(physical.handle, &info, nullptr, &device), "device");
   api_ = load_device_api(instance, device);
   api_.vkGetDeviceQueue(device, physical.queue_family, 0, &queue_);
+  if (physical.transfer_family)
+    api_.vkGetDeviceQueue(device, *physical.transfer_family, 0, &transfer_queue_);
 
   const VkPushConstantRange push{VK_SHADER_STAGE_COMPUTE_BIT, 0, kPushBytes};
   VkPipelineLayoutCreateInfo layout{};
@@ -170,6 +178,8 @@ Device::Device(const PhysicalDevice& physical) : physical_(physical) {
   check(api_.vkCreatePipelineLayout(device, &layout, nullptr, &handle), "device");
   layout_ = OwnedPipelineLayout(api_, handle);
   timeline_ = make_timeline();
+  copied_ = make_timeline();
+  computed_ = make_timeline();
 }
 
 Device::~Device() {
@@ -179,55 +189,22 @@ Device::~Device() {
   pipelines_.clear();
   free_idle_scratch();
   timeline_.reset();
+  copied_.reset();
+  computed_.reset();
   layout_.reset();
   api_.vkDestroyDevice(api_.device, nullptr);
 }
 
 bool Device::free_idle_scratch() noexcept {
   bool any = false;
-  for (ScratchPool* pool : {&arenas_, &uploads_, &readbacks_}) any = pool->free_idle() || any;
+  for (ScratchPool* pool : {&arenas_, &uploads_, &readbacks_, &slots_})
+    any = pool->free_idle() || any;
   return any;
 }
 
 void Device::wait_idle() {
   const std::lock_guard lock(queue_mutex_);
   api_.vkDeviceWaitIdle(api_.device);
-}
-
-uint64_t Device::submit(VkCommandBuffer commands, TimelineValue before, TimelineValue after) {
-  constexpr VkPipelineStageFlags kStage = VK_PIPELINE_STAGE_ALL_COMMANDS_BIT;
-  const VkSemaphore signalled[] = {timeline_.get(), after.semaphore};
-  uint64_t signal_values[] = {0, after.value};
-  VkTimelineSemaphoreSubmitInfo values{};
-  values.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO;
-  values.signalSemaphoreValueCount = after.semaphore == VK_NULL_HANDLE ? 1 : 2;
-  values.pSignalSemaphoreValues = signal_values;
-  VkSubmitInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
-  info.pNext = &values;
-  info.commandBufferCount = 1;
-  info.pCommandBuffers = &commands;
-  info.signalSemaphoreCount = values.signalSemaphoreValueCount;
-  info.pSignalSemaphores = signalled;
-  if (before.semaphore != VK_NULL_HANDLE) {
-    values.waitSemaphoreValueCount = 1;
-    values.pWaitSemaphoreValues = &before.value;
-    info.waitSemaphoreCount = 1;
-    info.pWaitSemaphores = &before.semaphore;
-    info.pWaitDstStageMask = &kStage;
-  }
-  if (lost() || loses_device()) check(VK_ERROR_DEVICE_LOST, "submit");
-  VkResult result = VK_SUCCESS;
-  uint64_t number = 0;
-  {
-    const std::lock_guard lock(queue_mutex_);
-    number = submitted_.load(std::memory_order_relaxed) + 1;
-    signal_values[0] = number;
-    result = api_.vkQueueSubmit(queue_, 1, &info, VK_NULL_HANDLE);
-    if (result == VK_SUCCESS) submitted_.store(number, std::memory_order_release);
-  }
-  check(result, "submit");
-  return number;
 }
 
 bool Device::finished(uint64_t submission) {
@@ -326,11 +303,12 @@ DeviceCompanion& Device::companion(const std::function<std::unique_ptr<DeviceCom
   return *companion_;
 }
 
-OwnedCommandPool Device::make_command_pool() {
+OwnedCommandPool Device::make_command_pool(bool transfer) {
   VkCommandPoolCreateInfo info{};
   info.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
   info.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
   info.queueFamilyIndex = physical_.queue_family;
+  if (transfer && physical_.transfer_family) info.queueFamilyIndex = *physical_.transfer_family;
   VkCommandPool pool = VK_NULL_HANDLE;
   check(api_.vkCreateCommandPool(api_.device, &info, nullptr, &pool), "device");
   return {api_, pool};

@@ -7,6 +7,7 @@
 #include "runtime/base/debug.h"
 #include "runtime/base/env.h"
 #include "runtime/base/error.h"
+#include "runtime/base/room.h"
 #include "runtime/vulkan/driver_environment.h"
 #include "runtime/vulkan/process_state.h"
 
@@ -92,6 +93,8 @@ Instance& Instance::get() {
 }
 
 Instance::Instance() {
+  constexpr size_t kLibrariesBytes = size_t{320} << 20;  // Mesa's, with LLVM, take 211 MiB
+  require_room(kLibrariesBytes, "loading Vulkan's drivers");
   set_driver_defaults();
   const GlobalApi& global = global_api();
   uint32_t loader_version = 0;
@@ -125,6 +128,8 @@ Instance::Instance() {
   }
   VkInstance handle = VK_NULL_HANDLE;
   const VkResult result = global.vkCreateInstance(&info, nullptr, &handle);
+  if (result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_OUT_OF_DEVICE_MEMORY)
+    throw OutOfMemoryError("[device] out of memory: " + std::string(result_name(result)));
   if (result != VK_SUCCESS) {
     throw Error(ErrorKind::kDevice,
                 "[device] no Vulkan instance could be made (" + result_name(result) +

@@ -2,6 +2,7 @@
 // The process's one Vulkan instance and its physical devices.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace tv {
 struct PhysicalDevice {
   VkPhysicalDevice handle = VK_NULL_HANDLE;
   uint32_t queue_family = 0;
+  std::optional<uint32_t> transfer_family;  ///< of a queue that copies beside the other
   DeviceProfile profile;
   std::vector<std::string> extensions;  ///< to enable
   VkPhysicalDeviceMemoryProperties memory = {};

@@ -36,6 +36,7 @@ namespace tv {
   X(vkDeviceWaitIdle)               \
   X(vkGetDeviceQueue)               \
   X(vkQueueSubmit)                  \
+  X(vkQueueWaitIdle)                \
   X(vkAllocateMemory)               \
   X(vkFreeMemory)                   \
   X(vkMapMemory)                    \
@@ -68,6 +69,7 @@ namespace tv {
   X(vkDestroySemaphore)             \
   X(vkGetSemaphoreCounterValue)     \
   X(vkWaitSemaphores)               \
+  X(vkSignalSemaphore)              \
   X(vkQueueBindSparse)              \
   X(vkCreateQueryPool)              \
   X(vkDestroyQueryPool)             \

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/debug.h"
 #include "runtime/base/error.h"
 #include "runtime/vulkan/device_impl.h"
 
@@ -24,7 +25,58 @@ std::string mebibytes(uint64_t bytes) {
                          (free ? ", of which " + mebibytes(*free) + " are free" : "") + ")");
 }
 
+/// Memory that weights pass through or come from is copied by queues, so it is a buffer everywhere.
+bool is_streamed(MemoryUse use) {
+  return use == MemoryUse::kSlots || use == MemoryUse::kHostWeights;
+}
+
+/// Where the host keeps weights: not in what a GPU shows the host of its own memory.
+uint32_t host_weights_type(const Device& device, uint32_t allowed) {
+  constexpr VkMemoryPropertyFlags kWanted =
+      VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+  const VkPhysicalDeviceMemoryProperties& memory = device.physical().memory;
+  for (uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
+    const VkMemoryPropertyFlags flags = memory.memoryTypes[i].propertyFlags;
+    const bool own = flags & VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+    if (((allowed >> i) & 1) && !own && (flags & kWanted) == kWanted) return i;
+  }
+  return memory_type(device, allowed, VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT,
+                     VK_MEMORY_PROPERTY_HOST_COHERENT_BIT);
+}
+
+bool is_on_host(MemoryUse use) {
+  return use == MemoryUse::kUpload || use == MemoryUse::kReadback || use == MemoryUse::kParams ||
+         use == MemoryUse::kHostWeights;
+}
+
+uint32_t type_for(const Device& device, uint32_t allowed, MemoryUse use) {
+  if (use == MemoryUse::kHostWeights) return host_weights_type(device, allowed);
+  const bool on_host = is_on_host(use);
+  return memory_type(
+      device, allowed,
+      on_host ? VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT : VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
+      use == MemoryUse::kReadback ? VK_MEMORY_PROPERTY_HOST_CACHED_BIT
+      : use == MemoryUse::kParams
+          ? VK_MEMORY_PROPERTY_HOST_COHERENT_BIT | VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT
+      : on_host ? VK_MEMORY_PROPERTY_HOST_COHERENT_BIT
+                : 0);
+}
+
+/// The limit that tests set.
+void check_limit(const Device& device, int64_t bytes, MemoryUse use) {
+  const int64_t limit = debug_modes().device_bytes;
+  if (limit < 0 || is_on_host(use)) return;
+  if (device.memory().on_device() + bytes > limit) {
+    out_of_memory(device, static_cast<uint64_t>(bytes), "the limit that was set");
+  }
+}
+
 }  // namespace
+
+bool has_own_memory(const Device& device) {
+  if (debug_modes().device_bytes >= 0) return true;  // as if it had
+  return device.profile().type == DeviceType::kDiscrete;
+}
 
 uint32_t memory_type(const Device& device, uint32_t allowed, VkMemoryPropertyFlags must,
                      VkMemoryPropertyFlags wish) {
@@ -41,6 +93,8 @@ uint32_t memory_type(const Device& device, uint32_t allowed, VkMemoryPropertyFla
 }
 
 std::optional<uint64_t> free_memory_bytes(const Device& device) {
+  if (const int64_t limit = debug_modes().device_bytes; limit >= 0)
+    return static_cast<uint64_t>(std::max<int64_t>(limit - device.memory().on_device(), 0));
   if (!device.physical().memory_budget) return {};
   VkPhysicalDeviceMemoryBudgetPropertiesEXT budget{};
   budget.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT;
@@ -62,6 +116,7 @@ std::optional<uint64_t> free_memory_bytes(const Device& device) {
 
 void MemoryCounter::add(MemoryUse use, int64_t bytes) noexcept {
   held_[static_cast<size_t>(use)] += bytes;
+  if (use == MemoryUse::kHostWeights) return;
   const int64_t all = all_ += bytes;
   int64_t peak = peak_;
   while (all > peak && !peak_.compare_exchange_weak(peak, all)) {
@@ -72,10 +127,20 @@ DeviceMemory MemoryCounter::now() const {
   const auto of = [&](MemoryUse use) { return held_[static_cast<size_t>(use)].load(); };
   return {.arenas = of(MemoryUse::kArena),
           .weights = of(MemoryUse::kWeights),
+          .slots = of(MemoryUse::kSlots),
           .staging = of(MemoryUse::kUpload) + of(MemoryUse::kReadback),
           .shared = of(MemoryUse::kShared),
           .other = of(MemoryUse::kDevice) + of(MemoryUse::kParams),
-          .peak = peak_};
+          .peak = peak_,
+          .host_weights = of(MemoryUse::kHostWeights)};
+}
+
+int64_t MemoryCounter::on_device() const {
+  int64_t bytes = 0;
+  for (size_t use = 0; use < held_.size(); ++use) {
+    if (!is_on_host(static_cast<MemoryUse>(use))) bytes += held_[use];
+  }
+  return bytes;
 }
 
 void MemoryCounter::reset_peak() { peak_ = all_.load(); }
@@ -100,7 +165,8 @@ Allocation::Allocation(Device& device, int64_t size_bytes, MemoryUse use)
 }
 
 void Allocation::allocate(Device& device) {
-  device.host_pointers() ? allocate_pages(device) : allocate_buffer(device);
+  check_limit(device, size_bytes_, use_);
+  device.host_pointers() && !is_streamed(use_) ? allocate_pages(device) : allocate_buffer(device);
 }
 
 void Allocation::allocate_pages(Device& device) {
@@ -126,6 +192,13 @@ void Allocation::allocate_buffer(Device& device) {
   shared.sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO;
   shared.handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
   if (use_ == MemoryUse::kShared) info.pNext = &shared;
+  const uint32_t families[] = {device.physical().queue_family,
+                               device.physical().transfer_family.value_or(0)};
+  if (is_streamed(use_) && device.physical().transfer_family) {
+    info.sharingMode = VK_SHARING_MODE_CONCURRENT;
+    info.queueFamilyIndexCount = 2;
+    info.pQueueFamilyIndices = families;
+  }
   if (info.size > device.physical().max_buffer_bytes) {
     out_of_memory(device, info.size, "larger than any buffer there may be");
   }
@@ -136,16 +209,8 @@ void Allocation::allocate_buffer(Device& device) {
 
   VkMemoryRequirements needs{};
   api_->vkGetBufferMemoryRequirements(api_->device, buffer, &needs);
-  const bool on_host =
-      use_ == MemoryUse::kUpload || use_ == MemoryUse::kReadback || use_ == MemoryUse::kParams;
-  const uint32_t type = memory_type(
-      device, needs.memoryTypeBits,
-      on_host ? VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT : VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
-      use_ == MemoryUse::kReadback ? VK_MEMORY_PROPERTY_HOST_CACHED_BIT
-      : use_ == MemoryUse::kParams
-          ? VK_MEMORY_PROPERTY_HOST_COHERENT_BIT | VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT
-      : on_host ? VK_MEMORY_PROPERTY_HOST_COHERENT_BIT
-                : 0);
+  const bool on_host = is_on_host(use_);
+  const uint32_t type = type_for(device, needs.memoryTypeBits, use_);
   VkMemoryAllocateFlagsInfo flags{};
   flags.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO;
   flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
@@ -222,12 +287,17 @@ int Allocation::export_fd(Device& device) const {
   return fd;
 }
 
-void Allocation::flush() const {
-  if (coherent_) return;
+void Allocation::flush() const { flush(0, size_bytes_); }
+
+void Allocation::flush(int64_t offset, int64_t bytes) const {
+  if (coherent_ || bytes == 0) return;
+  constexpr int64_t kAtom = 256;  // the most that nonCoherentAtomSize may be
   VkMappedMemoryRange range{};
   range.sType = VK_STRUCTURE_TYPE_MAPPED_MEMORY_RANGE;
   range.memory = memory_.get();
-  range.size = VK_WHOLE_SIZE;
+  range.offset = static_cast<VkDeviceSize>(offset / kAtom * kAtom);
+  const int64_t end = (offset + bytes + kAtom - 1) / kAtom * kAtom;
+  range.size = end < memory_bytes_ ? static_cast<VkDeviceSize>(end) - range.offset : VK_WHOLE_SIZE;
   api_->vkFlushMappedMemoryRanges(api_->device, 1, &range);
 }
 

@@ -21,6 +21,8 @@ enum class MemoryUse : uint8_t {
   kReadback,  ///< written by the device, read by the host
   kParams,    ///< written by the host once, read by the device often: on the device where it can be
   kShared,    ///< as kDevice, and `export_fd` hands it to other interfaces
+  kSlots,     ///< as kDevice: weights pass through it. With kHostWeights always a buffer
+  kHostWeights,  ///< written by the host, read by both queues; not the device's own if it can be
 };
 
 /// Bytes of a device's allocations. Thread-safe.
@@ -28,15 +30,18 @@ class MemoryCounter {
  public:
   void add(MemoryUse use, int64_t bytes) noexcept;
   DeviceMemory now() const;
+  /// Without what the host reaches.
+  int64_t on_device() const;
   void reset_peak();
 
  private:
-  std::array<std::atomic<int64_t>, 7> held_{};  ///< by MemoryUse
+  std::array<std::atomic<int64_t>, 9> held_{};  ///< by MemoryUse
   std::atomic<int64_t> all_{0}, peak_{0};
 };
 
-/// Owns memory that shaders reach by address. On a host-pointer device it is anonymous memory of
-/// the process, elsewhere a buffer with memory of its own. Starts at a page's border. Movable.
+/// Owns memory that shaders reach by address. On a host-pointer device it is mostly anonymous
+/// memory of the process, elsewhere a buffer with memory of its own. Starts at a page's border.
+/// Movable.
 class Allocation {
  public:
   Allocation() = default;
@@ -51,8 +56,9 @@ class Allocation {
   uint64_t address() const { return address_; }
   /// Null where the host cannot reach it.
   void* host() const { return host_; }
-  VkBuffer buffer() const { return buffer_.get(); }  ///< null on a host-pointer device
-  void flush() const;       ///< makes the host's writes visible to the device
+  VkBuffer buffer() const { return buffer_.get(); }  ///< null where it is the process's memory
+  void flush() const;  ///< makes the host's writes visible to the device
+  void flush(int64_t offset, int64_t bytes) const;  ///< those of a part
   void invalidate() const;  ///< makes the device's writes visible to the host
   /// A new file descriptor of kShared memory, the caller's to close. Throws Error(kDevice).
   int export_fd(Device& device) const;
@@ -81,6 +87,9 @@ class Allocation {
 /// and interfaces hold; an estimate of this moment. None where the driver gives none
 /// (VK_EXT_memory_budget).
 std::optional<uint64_t> free_memory_bytes(const Device& device);
+
+/// Whether the device has memory of its own, which the host's weights can be kept out of.
+bool has_own_memory(const Device& device);
 
 /// The first memory type with all of `must` and, if there is one, all of `wish`. Throws
 /// Error(kDevice).

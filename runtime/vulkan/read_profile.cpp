@@ -171,6 +171,21 @@ bool choose_queue(const InstanceApi& api, VkPhysicalDevice handle, PhysicalDevic
   return found;
 }
 
+/// A family whose queues only copy: what they do runs beside the kernels.
+std::optional<uint32_t> transfer_family(const InstanceApi& api, VkPhysicalDevice handle) {
+  constexpr VkQueueFlags kHarmless =
+      VK_QUEUE_TRANSFER_BIT | VK_QUEUE_SPARSE_BINDING_BIT | VK_QUEUE_PROTECTED_BIT;
+  uint32_t count = 0;
+  api.vkGetPhysicalDeviceQueueFamilyProperties(handle, &count, nullptr);
+  std::vector<VkQueueFamilyProperties> families(count);
+  api.vkGetPhysicalDeviceQueueFamilyProperties(handle, &count, families.data());
+  for (uint32_t i = 0; i < count; ++i) {
+    const VkQueueFlags flags = families[i].queueFlags;
+    if ((flags & VK_QUEUE_TRANSFER_BIT) && !(flags & ~kHarmless)) return i;
+  }
+  return {};
+}
+
 uint64_t largest_device_heap(const VkPhysicalDeviceMemoryProperties& memory) {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < memory.memoryHeapCount; ++i) {
@@ -301,6 +316,7 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle, std::st
     refusal = p.name + " lacks " + (missing.empty() ? "a compute queue" : missing);
     return device;
   }
+  if (!env_flag("TORCH_VULKAN_ONE_QUEUE")) device.transfer_family = transfer_family(api, handle);
   api.vkGetPhysicalDeviceMemoryProperties(handle, &device.memory);
 
   device.sparse_binding = device.sparse_binding && features.core.features.sparseBinding;

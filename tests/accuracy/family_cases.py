@@ -116,6 +116,22 @@ SUM = "(4 + 2 √n) · 2⁻²⁴ · the sum of the terms' sizes, for n terms"
 REDUCED = "; matrix units with reduced mantissas only where the settings ask for them"
 INDEX = torch.arange(40) * 7 % 11
 
+def _network(n):
+    """Two steps of an LSTM of n units, with weights as PyTorch draws them: x, h, c and these."""
+    weights = [(rand(*shape, seed=i) / 2).clamp(-1, 1) / math.sqrt(n)
+               for i, shape in enumerate([(4 * n, 6), (4 * n, n), (4 * n,), (4 * n,)])]
+    return rand(2, 3, 6), rand(1, 3, n, seed=5).tanh(), rand(1, 3, n, seed=6), *weights
+
+
+def _lstm(x, h, c, *weights):
+    return torch.lstm(x, (h, c), weights, True, 1, 0.0, False, False, False)
+
+
+def _recurrent(exact, x, h, c, w, r, *biases):
+    terms = x.abs() @ w.abs().T + r.abs().sum(1) + sum(b.abs() for b in biases)
+    return x.shape[0] * sums(r.shape[1] + x.shape[2]) * terms.max()
+
+
 FAMILIES = [
     Family("Attention", r"attention",
            "2 · (the scores' error + 16 · 2⁻²⁴ + that of the sums) · the weighted mean of |v|; of "
@@ -123,6 +139,10 @@ FAMILIES = [
            [Check(F.scaled_dot_product_attention,
                   lambda n: tuple(rand(1, 2, n, 32, seed=s) for s in range(3)), _attention,
                   (7, 131))], _rounded_weights),
+    Family("Recurrent networks", r"lstm|gru|rnn_|recurrent",
+           "steps · (4 + 2 √n) · 2⁻²⁴ of the largest Σ|terms| of a gate, of n terms, where weights "
+           "are of the size that PyTorch draws; larger ones let it grow from step to step",
+           [Check(_lstm, _network, _recurrent, (7, 40))]),
     Family("Resizing and sampling",
            r"upsample(?!_nearest)|grid_sampler",
            "16 · n · 2⁻²⁴ of the largest pixel, for images n pixels wide: positions are float32",

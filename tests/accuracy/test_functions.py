@@ -40,6 +40,7 @@ def test_stated_errors(flushes, rows):
         error = least_error(row, args, flushes, lambda exact, doubles, case=case, result=result: (
             errors(result, exact, case.scale(*doubles) if case.scale else None)))
         worst = error.argmax()
+        print(f"{row}: {error[worst]:.2f} of {stated(row):g}")
         assert error[worst] <= stated(row), (
             f"{row}: {error[worst]:.2f} ULP at {[a.flatten()[worst].item() for a in args]}")
         exact = case.function(*[a.double() for a in args])

@@ -17,10 +17,10 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from torch_vulkan import compilations
+from torch_vulkan._base.settings import Settings
+from torch_vulkan._dynamo.backend import compile_graph_module
+from torch_vulkan._engines.engine import Engine
 from torch_vulkan._fx import engine_call
-from torch_vulkan.backend import compile_graph_module
-from torch_vulkan.engine import Engine
-from torch_vulkan.settings import Settings
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 INTS = (torch.int64, torch.int32, torch.int8, torch.uint8)
@@ -171,6 +171,7 @@ def check_operator(operator, *args, length=1, **kwargs):
 
 def compiled_operator(operator, *args, options=None, **kwargs):
     """One operator as a compiled graph, and what that takes: the tensors among its arguments."""
+    assert isinstance(operator, torch._ops.OpOverload), "torch.ops.aten.x.default, not aten.x"
     graph, mode = fx.Graph(), FakeTensorMode()
     inputs = []
 

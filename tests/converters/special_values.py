@@ -11,8 +11,8 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import torch_vulkan as tv
-from torch_vulkan.backend import compile_graph_module
-from torch_vulkan.settings import Settings
+from torch_vulkan._base.settings import Settings
+from torch_vulkan._dynamo.backend import compile_graph_module
 
 from denormals import flushes_denormals
 from parity import OPTIONS

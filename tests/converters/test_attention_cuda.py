@@ -10,8 +10,8 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from torch_vulkan import compilations
-from torch_vulkan.backend import compile_graph_module
-from torch_vulkan.settings import Settings
+from torch_vulkan._base.settings import Settings
+from torch_vulkan._dynamo.backend import compile_graph_module
 
 from parity import tensor
 

@@ -39,10 +39,16 @@ def _cases():
         "scatter.value": (aten.scatter.value, (x, 0, -bad, 1.5)),
         "scatter_add": (aten.scatter_add.default, (x, 0, bad, row)),
         "scatter_reduce.two": (aten.scatter_reduce.two, (x, 0, bad, row, "amax")),
+        "index_add": (aten.index_add.default, (x, 0, ints(9), row)),
+        "index_add negative": (aten.index_add.default, (x, 0, ints(-1), row), {"alpha": 2.0}),
+        "index_copy": (aten.index_copy.default, (x, 0, ints(9), row)),
+        "index_copy negative": (aten.index_copy.default, (x, 1, ints(0, -1), tensor(5, 2))),
         "index_reduce": (aten.index_reduce.default, (x, 0, ints(9), row, "amin")),
         "put": (aten.put.default, (x, ints(99), tensor(1))),
         "_embedding_bag": bag(place[0], ints(0)),
         "_embedding_bag_forward_only": bag(place[0], ints(0), op=aten._embedding_bag_forward_only.default),
+        "_embedding_bag without padding": bag(ints(1, -1), ints(0)),
+        "_embedding_bag of maxima": bag(ints(1, -1), ints(0), False, 2),
         "offsets": bag(ints(1), ints(0, 5)),
         "offsets from 1": bag(ints(1, 2), ints(1)),
         "searchsorted": (aten.searchsorted.Tensor, (torch.arange(4.0), tensor(2)),
@@ -102,7 +108,7 @@ def test_every_operator_with_indices_has_a_case():
 
 
 @pytest.mark.parametrize("name", slow_but(
-    ("gather", "index_put", "embedding", "scatter.src", "_embedding_bag", "remainder.Tensor"), CASES))
+    ("gather", "index_put", "index_add negative", "embedding", "_embedding_bag without padding", "scatter.src", "_embedding_bag", "remainder.Tensor"), CASES))
 def test_kernels_notice(name, monkeypatch):
     """The check itself, and what PyTorch then raises."""
     compiled, inputs, (op, args, kwargs) = run(name)
@@ -138,6 +144,20 @@ def test_a_target_out_of_range():
     compare([fast(x, good)], [F.cross_entropy(x, good)])
     with pytest.raises((IndexError, RuntimeError), match="out of bounds"):
         fast(x, ints(0, 1, 2, 100, 1))
+
+
+@pytest.mark.parametrize("bad", [4, -1])
+@pytest.mark.parametrize("function, shape", [
+    (F.max_unpool1d, (2, 1, 2)), (F.max_unpool2d, (2, 1, 1, 1)), (F.max_unpool3d, (2, 1, 1, 1, 1))])
+def test_a_place_to_unpool_to_out_of_range(function, shape, bad):
+    x = tensor(*shape)
+    good = torch.zeros(shape, dtype=torch.int64)
+    good.view(-1)[-1] = 3
+    fast = torch.compile(lambda x, i: function(x, i, 2), backend="vulkan", options=OPTIONS)
+    compare([fast(x, good)], [function(x, good, 2)])
+    wrong = torch.where(good == 3, bad * 2 if bad > 0 else bad, good)
+    with pytest.raises((IndexError, RuntimeError), match="out of bounds"):
+        fast(x, wrong)
 
 
 def test_a_program_names_the_operator():

@@ -31,6 +31,28 @@ def test_products_of_matrices():
     check(lambda a, b: (a @ b.t(), a[None].expand(2, 3, 5) @ b.t()[None].expand(2, 5, 3), a @ b[0]), A, B, length=20)
 
 
+def test_quotients_of_infinities_and_zeros():
+    inf, nan = float("inf"), float("nan")
+    a = torch.tensor([1 + 1j, 1, complex(inf, 1), complex(1, inf), 0, 1e30 + 1e30j, 2 + 3j, complex(nan, 1)])
+    b = torch.tensor([complex(inf, 1), 0, 2, complex(0, inf), 0, 1e-30 + 1e-30j, complex(1, -inf), 1 + 2j])
+    check(lambda a, b: (a / b, b.reciprocal(), 1 / b, a.real / b, a / (1 + 2j)), a, b)
+
+
+def test_lists_of_complex_and_real_tensors():
+    z = torch.tensor([1j, 0, 1])
+    for x in (torch.tensor([5, 6, 7]), torch.tensor([5., 6, 7]), torch.tensor([True, False, True])):
+        check(lambda x, z: (torch.cat([x, z]), torch.cat([z, x, z]), torch.stack([x, z], -1), torch.hstack([x + 1, z * 2]),
+                            torch.cat([x[None], z[None]], 1), torch.stack([z[0], x[1]])), x, z)
+    for empty in (torch.empty(0), torch.empty(0, dtype=torch.complex64)):
+        check(lambda x, z: torch.cat([x, z[None]], 1), empty, z)
+
+
+def test_truth_is_of_both_parts():
+    nan = float("nan")
+    check(lambda z: (z.bool(), z.to(torch.bool).float() + 1, torch.where(z.bool(), z + 1, z * 3)),
+          torch.tensor([1j, 0, 1, complex(0, nan), complex(nan, 0)]))
+
+
 def test_movement():
     def function(a, b, i):
         c = torch.cat([a, b], -1)

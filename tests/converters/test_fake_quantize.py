@@ -16,6 +16,7 @@ from parity import FLOATS, check, check_gradients, check_operator, tensor
 aten = torch.ops.aten
 quantize = torch.fake_quantize_per_tensor_affine
 BY_NUMBERS = aten.fake_quantize_per_tensor_affine_cachemask.default
+BY_CHANNELS = aten.fake_quantize_per_channel_affine_cachemask.default
 BY_TENSORS = aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default
 INF, NAN = math.inf, math.nan
 
@@ -47,6 +48,19 @@ def test_tensors(dtype, enabled):
     for scale, zero_point, first, last in GRIDS:
         check_operator(BY_TENSORS, values(dtype), *grid(scale, zero_point), torch.tensor([enabled]),
                        first, last)
+
+
+@turns(3, each=("dtype",))
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_channels(dtype, axis):
+    x = values(dtype)[:1110].view(6, 37, 5)
+    x[0, :11, 0] = values(dtype)[-11:]
+    x[x.float() > 1e18] = 1e4  # more steps than int64 has: eager mode's cast of them is undefined in C++
+    count = x.shape[axis]
+    scales = torch.tensor([0.1, 0.25, 2.0]).repeat(13)[:count]
+    zeros = torch.arange(count, dtype=torch.int32) % 9 - 3
+    check_operator(BY_CHANNELS, x, scales, zeros, axis % 3, -20, 20)
 
 
 def test_a_zero_point_of_floats_is_a_whole_number():

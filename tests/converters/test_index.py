@@ -4,8 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from torch_vulkan._base.settings import Settings
 from torch_vulkan._native import C
-from torch_vulkan.settings import Settings
 
 from parity import FLOATS, OPTIONS, check, check_gradients, tensor
 

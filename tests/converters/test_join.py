@@ -89,6 +89,17 @@ def test_scatters_of_parts():
     check(function, tensor(5, 11, 7), tensor(5, 3, 7, seed=1), tensor(5, 7, seed=2))
 
 
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.uint8, torch.int64, torch.float16])
+def test_a_part_of_another_type(dtype):
+    x = tensor(4, 4).to(dtype)
+    y = torch.tensor([[-0.25, 0.5, 0.0, 1e-9], [3.7, -3.7, 120.5, -1.0]])
+    if dtype == torch.uint8:
+        y = y.abs()
+    check(lambda x, y: (torch.slice_scatter(x, y, 0, 1, 3), torch.select_scatter(x, y[0], 1, 2),
+                        torch.diagonal_scatter(x, y[1]), torch.diagonal_scatter(x, y[0, :3], 1)),
+          x, y)
+
+
 def test_gradients():
     check_gradients(lambda x, y: (torch.cat([x, y], 1), torch.stack([x, x]), F.pad(x, (1, 2)),
                                   x.flip(0), x.repeat(2, 2), x[1:3, ::2], x.cumsum(0)),

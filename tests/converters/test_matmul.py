@@ -163,6 +163,7 @@ def test_not_a_number_stays_in_its_row_and_column():
 
 @pytest.mark.parametrize("disable_tf32,bits", [(True, 20), (False, 10)])
 @pytest.mark.parametrize("spread", [0, 12, 40])
+@pytest.mark.setting("disable_tf32")
 def test_error_against_the_sum_of_magnitudes(disable_tf32, bits, spread):
     a, b = tensor(72, 264), tensor(264, 56, seed=1)
     a = torch.ldexp(a, torch.randint(-spread, spread + 1, a.shape))

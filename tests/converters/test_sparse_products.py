@@ -129,6 +129,7 @@ def test_many_rows_stay_dense_by_rule(tactics_of):
     assert fates == ["read dense: 2 rows are multiplied by it; by rule only one gains"]
 
 
+@pytest.mark.setting("sparse_weights")
 def test_without_the_setting_weights_are_dense(tactics_of):
     module, x = linear(16, 64), tensor(1, 64)
     with torch.no_grad(), tactics_taken() as names:

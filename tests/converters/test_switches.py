@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from torch_vulkan import backend
+from torch_vulkan._base.settings import Settings
+from torch_vulkan._dynamo import backend
+from torch_vulkan._engines.engine import Engine
 from torch_vulkan._fx import engine_call
 from torch_vulkan._torch.kept_composites import keep_composites
-from torch_vulkan.engine import Engine
-from torch_vulkan.settings import Settings
 
 from marks import slow_but, turns
 from parity import PRIMES, tensor

@@ -1,5 +1,6 @@
-// Loaded before all else (LD_PRELOAD) by tests/python/test_faults.py: the n-th allocation that this
-// project's libraries make fails, or the n-th system call on a file below a folder.
+// Loaded before all else (LD_PRELOAD) by tests/python/reliability/test_faults.py: the n-th
+// allocation that this project's libraries make fails, or the n-th system call on a file below a
+// folder.
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -10,9 +11,11 @@
 #include <cerrno>
 #include <climits>
 #include <cstdarg>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <new>
 
 namespace {
@@ -25,9 +28,16 @@ int fault = 0;  // an errno; -1: writes are short
 
 /// Whether a library of this project calls: by the name of the file that holds the address.
 bool is_ours(const void* address) {
+  // dladdr takes a hundred times as long as an allocation: answers are kept, with their addresses.
+  static std::atomic<uintptr_t> answers[1 << 16];
+  const auto place = reinterpret_cast<uintptr_t>(address);
+  std::atomic<uintptr_t>& answer = answers[(place ^ (place >> 16)) % std::size(answers)];
+  if (const uintptr_t kept = answer.load(); kept >> 1 == place) return (kept & 1) != 0;
   Dl_info info = {};
-  if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) return false;
-  return std::strstr(info.dli_fname, "/torch_vulkan/lib/") != nullptr;
+  const bool ours = dladdr(address, &info) != 0 && info.dli_fname != nullptr &&
+                    std::strstr(info.dli_fname, "/torch_vulkan/lib/") != nullptr;
+  answer = place << 1 | uintptr_t{ours};
+  return ours;
 }
 
 bool fails(std::atomic<long>& left) {

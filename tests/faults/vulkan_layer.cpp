@@ -1,5 +1,5 @@
-// A Vulkan layer for tests/python/test_faults.py: the n-th call that a driver may refuse is
-// refused, before it reaches the driver. In a process that calls no function of the layer
+// A Vulkan layer for tests/python/reliability/test_faults.py: the n-th call that a driver may
+// refuse is refused, before it reaches the driver. In a process that calls no function of the layer
 // FAULT_LOST_AT is n, and the device is lost then. Where FAULT_FREE_MIB is set, devices tell a
 // memory budget (VK_EXT_memory_budget): so much is free.
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <random>
 
-#include "csrc/cli/npy.h"
+#include "csrc/cli/tensors/npy.h"
 #include "runtime/base/error.h"
 #include "tests/fuzz/fuzz_file.h"
 

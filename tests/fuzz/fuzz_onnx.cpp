@@ -5,6 +5,7 @@
 
 #include "csrc/frontends/onnx/onnx_import.h"
 #include "runtime/base/error.h"
+#include "tests/fuzz/mutate_protobuf.h"
 
 namespace {
 
@@ -32,4 +33,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
   }
   return 0;
+}
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size,
+                                          unsigned int seed) {
+  if (seed % 4 != 0) {
+    if (const size_t made = tv::fuzz::OnnxMutator(seed).run(data, size, max_size)) return made;
+  }
+  return LLVMFuzzerMutate(data, size, max_size);
 }

@@ -29,6 +29,12 @@ def npy(array) -> bytes:
     return file.getvalue()
 
 
+def npz(save, **arrays) -> bytes:
+    file = io.BytesIO()
+    save(file, **arrays)
+    return file.getvalue()
+
+
 def timings() -> bytes:
     """As csrc/tuner/timing_cache.h describes the file."""
     def one(**more):
@@ -139,6 +145,9 @@ def main():
         "npy": {"float.npy": npy(x), "fortran.npy": npy(numpy.asfortranarray(x)),
                 "scalar.npy": npy(numpy.int64(3)), "bool.npy": npy(x > 2),
                 "empty.npy": npy(numpy.zeros((0, 4), numpy.int8))},
+        "npz": {"stored.npz": npz(numpy.savez, x=x, y=x > 2),
+                "deflated.npz": npz(numpy.savez_compressed, x=x, y=numpy.zeros(500)),
+                "none.npz": npz(numpy.savez)},
         "safetensors": {"two": save({"a": torch.ones(2, 3), "b": torch.arange(4)}),
                         "none": save({}), "scalar": save({"s": torch.tensor(1.5)})},
         "graph": graphs(),

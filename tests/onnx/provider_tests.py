@@ -104,6 +104,11 @@ def run(name: str) -> tuple[Result, bool]:
     return Result(name, "pass"), alone
 
 
+def listed() -> set[str]:
+    """The cases that the list has."""
+    return {line for line in LIST.read_text().splitlines() if line and line[0] not in "#["}
+
+
 def text_of(results: list[tuple[Result, bool]]) -> str:
     """The list as it is in the file."""
     node = {name for name, case in node_tests.cases().items() if case.kind == "node"}

@@ -10,9 +10,9 @@ import torch
 from onnx import helper
 
 import torch_vulkan as tv
+from torch_vulkan._base.settings import Settings
 from torch_vulkan._native import C
 from torch_vulkan._onnx import files
-from torch_vulkan.settings import Settings
 
 from marks import turns
 from onnx_models import model, tensor, weight

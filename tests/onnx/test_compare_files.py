@@ -3,6 +3,7 @@
 import json
 import math
 import xml.etree.ElementTree as ET
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ onnxruntime = pytest.importorskip("onnxruntime")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import torch_vulkan as tv  # noqa: E402
+from torch_vulkan._accuracy import comparison  # noqa: E402
 
 HALF = {"enabled_precisions": {torch.float32, torch.float16}, "optimization_level": 0}
 
@@ -102,3 +104,13 @@ def test_exact_engines_do_no_harm():
 def test_bad_arguments(given, program, data, more, message):
     with pytest.raises(ValueError, match=message):
         tv.compare(given(), program, data, **more)
+
+
+def test_an_operand_that_is_nan_is_told():
+    """Whichever of a node's operands it is."""
+    found = {name: comparison._Differences() for name in "abc"}
+    for name, value in zip("abc", (1.1, math.nan, 1.0), strict=True):
+        found[name].add(torch.ones(2), torch.full((2,), value))
+    shown = SimpleNamespace(tensors={"c": ("n", ["a", "b"])}, nodes={"c": []}, results=[])
+    (row,) = comparison._comparison_of_file(1, shown, found).layers
+    assert math.isnan(row["input_snr_db"]) and math.isnan(row["harm"])

@@ -10,7 +10,7 @@ from test_onnx_fallback import compiled, detector, loop_of_data
 import torch_vulkan as tv
 from torch_vulkan._dry_run.report import SCHEMA
 
-from onnx_models import linear
+from onnx_models import linear, model, tensor
 
 
 def reported(*arguments, **settings):
@@ -48,6 +48,19 @@ def test_a_file_that_is_divided(make, op, why):
     assert report.to_html().count(op) >= 1
 
 
+def test_an_operator_that_nothing_runs():
+    made = linear()[0]
+    made.opset_import.append(onnx.helper.make_opsetid("my.d", 1))
+    (y,) = made.graph.output
+    made.graph.node.append(onnx.helper.make_node("Foo", [y.name], ["z"], name="foo", domain="my.d"))
+    y.name = "z"
+    report = reported(made, min_block_size=1)
+    (row,) = (row for row in report.data["operators"] if row["operator"] == "Foo")
+    assert "domain my.d are not supported; nor does anything else run it: " in row["reason"]
+    with pytest.raises(tv.UnsupportedError, match="Foo"):
+        compiled(made)
+
+
 def test_sizes_of_blocks_are_those_before_small_ones_went():
     report = reported(detector())  # at min_block_size 5, which takes neither
     assert report.engines == []
@@ -55,6 +68,26 @@ def test_sizes_of_blocks_are_those_before_small_ones_went():
     assert sizes[1] == 2
     assert all("fewer than min_block_size" in row["reason"] or row["operator"] in (
         "NonMaxSuppression", "Transpose") for row in report.data["operators"])
+
+
+def whole_and_cut():
+    """Mish is several nodes in an engine, and one where it is left out."""
+    nodes = [onnx.helper.make_node("Mish", ["x"], ["a"]),
+             onnx.helper.make_node("NonZero", ["a"], ["i"]),
+             onnx.helper.make_node("Cast", ["i"], ["f"], to=onnx.TensorProto.FLOAT),
+             onnx.helper.make_node("Mish", ["f"], ["y"])]
+    return model(nodes, [tensor("x", [4, 4])], [tensor("y", [2, None])])
+
+
+@pytest.mark.parametrize("make", [whole_and_cut, detector, loop_of_data])
+@pytest.mark.parametrize("least", [1, 3, 5, 50])
+def test_no_block_size_covers_more_than_there_is(make, least):
+    rows = reported(make(), min_block_size=least).data["min_block_size"]
+    assert all(0 <= row["coverage"] <= 1 for row in rows)
+    whole = reported(make(), min_block_size=1)
+    (first,) = (row for row in rows if row["min_block_size"] == 1)
+    assert first["coverage"] == whole.coverage > 0
+    assert first["engines"] == len(whole.engines)
 
 
 def test_bytes_and_settings():

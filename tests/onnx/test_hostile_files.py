@@ -39,6 +39,23 @@ def test_external_data(tmp_path):
     numpy.testing.assert_allclose(got, reference(x), rtol=1e-5, atol=1e-5)
 
 
+def test_indices_are_whole_numbers():
+    """The checker takes them for what they are, the importer made weights of the wrong length."""
+    made = model([helper.make_node("ScatterND", ["x", "places", "updates"], ["y"])],
+                 [tensor("x", (4, 4, 4)), tensor("places", (2, 1), TensorProto.DOUBLE),
+                  tensor("updates", (2, 4, 4))], [tensor("y", (4, 4, 4))])
+    with pytest.raises((ValueError, tv.UnsupportedError), match="want whole numbers"):
+        tv.onnx.compile(made.SerializeToString(), fallback="none")
+
+
+def test_a_product_of_a_scalar():
+    made = model([helper.make_node("MatMulInteger", ["a", "b"], ["y"])],
+                 [tensor("a", (), TensorProto.UINT8), tensor("b", (3, 2), TensorProto.UINT8)],
+                 [tensor("y", (2,), TensorProto.INT32)])
+    with pytest.raises(ValueError, match="got a scalar"):
+        tv.onnx.compile(made.SerializeToString(), fallback="none")
+
+
 @pytest.mark.parametrize("location, offset, length, message", [
     ("../outside.bin", None, None, "outside of the model's directory"),
     ("a/../../outside.bin", None, None, "outside of the model's directory"),

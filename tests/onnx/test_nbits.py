@@ -3,7 +3,7 @@
 import numpy
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import torch_vulkan as tv
 
@@ -103,7 +103,8 @@ def nbits(bits, block, zero, bias, seed=0, steps=96, columns=20):
 
 
 @pytest.mark.parametrize("zero", [True, False])
-@pytest.mark.parametrize("bits, block, bias", [(4, 32, False), (4, 16, True), (8, 32, True)])
+@pytest.mark.parametrize("bits, block, bias", [(4, 32, False), (4, 16, True), (8, 32, True),
+                                               (2, 32, False), (2, 16, True)])
 def test_matmul_nbits(bits, block, zero, bias):
     made = nbits(bits, block, zero, bias)
     x = numpy.random.default_rng(1).standard_normal((2, 7, 96)).astype("float32")
@@ -113,6 +114,79 @@ def test_matmul_nbits(bits, block, zero, bias):
     session.refit(nbits(bits, block, zero, bias, seed=5))
     numpy.testing.assert_allclose(session(x), wanted(nbits(bits, block, zero, bias, seed=5), x),
                                   rtol=1e-4, atol=1e-4)
+
+
+def by_the_quantizer(made, **arguments):
+    """A file as onnxruntime.quantization writes it."""
+    module = pytest.importorskip("onnxruntime.quantization.matmul_nbits_quantizer")
+    quantizer = module.MatMulNBitsQuantizer(made, block_size=32, **arguments)
+    quantizer.process()
+    return quantizer.model.model
+
+
+def with_empty_blocks(rng, shape):
+    """A block, and a column, of zeros."""
+    matrix = rng.standard_normal(shape).astype("float32")
+    matrix[:32, 3] = 0
+    matrix[:, 7] = 0
+    return matrix
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("bits, form", [(4, "QOperator"), (8, "QOperator"), (4, "QDQ")])
+def test_what_the_quantizer_writes(symmetric, bits, form):
+    """Its scales are negative where the largest magnitude is positive, and 0 of blocks of zeros."""
+    form = pytest.importorskip("onnxruntime.quantization").QuantFormat[form]
+    rng = numpy.random.default_rng(3)
+    made = by_the_quantizer(
+        model([helper.make_node("MatMul", ["x", "w"], ["y"], "product")],
+              [tensor("x", [3, 64])], [tensor("y", None)],
+              [weight("w", with_empty_blocks(rng, (64, 48)))], opset=21),
+        bits=bits, is_symmetric=symmetric, quant_format=form)
+    (scales,) = [numpy_helper.to_array(t) for t in made.graph.initializer if "scales" in t.name]
+    assert (scales <= 0).any(), "or it would show nothing"
+    x = rng.standard_normal((3, 64)).astype("float32")
+    session = tv.onnx.compile(made, optimization_level=0, fallback="none")
+    numpy.testing.assert_allclose(session(x), wanted(made, x), rtol=1e-4, atol=1e-4)
+    assert fates(made, x) == ["read packed by 1 product"]
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_embeddings_of_the_quantizer(symmetric):
+    """GatherBlockQuantized with elements of ONNX's own types of 4 bits."""
+    rng = numpy.random.default_rng(4)
+    table = with_empty_blocks(rng, (96, 50)).T.copy()
+    made = by_the_quantizer(
+        model([helper.make_node("Gather", ["w", "x"], ["y"], "lookup")],
+              [tensor("x", [2, 3], TensorProto.INT64)], [tensor("y", None)],
+              [weight("w", table)], opset=21),
+        bits=4, is_symmetric=symmetric, op_types_to_quantize=("Gather",),
+        quant_axes=(("Gather", 1),))
+    assert [node.op_type for node in made.graph.node] == ["GatherBlockQuantized"]
+    ids = numpy.array([[3, 7, 0], [49, 3, 31]])
+    session = tv.onnx.compile(made, optimization_level=0, fallback="none")
+    numpy.testing.assert_allclose(session(ids), wanted(made, ids), rtol=1e-6, atol=1e-6)
+    assert held_bytes(session) <= 50 * 96 // 2 + 50 * 3 * 5  # the table stays packed
+
+
+@pytest.mark.parametrize("width", [96, 80, 67])
+@pytest.mark.parametrize("zero", [True, False])
+@pytest.mark.parametrize("dtype", [TensorProto.INT4, TensorProto.UINT4])
+def test_gathered_blocks(dtype, zero, width):
+    """Whole blocks, a last one that is cut, and rows that do not end with a byte."""
+    rng = numpy.random.default_rng(5)
+    low = -8 if dtype == TensorProto.INT4 else 0
+    weights = [four_bits("w", rng.integers(low, low + 16, (13, width)), dtype),
+               weight("s", rng.uniform(-0.1, 0.1, (13, 3)).astype("float32"))]
+    if zero:
+        weights.append(four_bits("z", rng.integers(low, low + 16, (13, 3)), dtype))
+    node = helper.make_node("GatherBlockQuantized", ["w", "x", "s", *(["z"] if zero else [])],
+                            ["y"], "lookup", domain="com.microsoft", block_size=32)
+    made = model([node], [tensor("x", [4], TensorProto.INT64)], [tensor("y", None)], weights,
+                 opset=21, domains=["com.microsoft"])
+    ids = numpy.array([12, 0, 5, 5])
+    session = tv.onnx.compile(made, optimization_level=0, fallback="none")
+    numpy.testing.assert_allclose(session(ids), wanted(made, ids), rtol=1e-6, atol=1e-6)
 
 
 def changed(made, **attributes):

@@ -17,7 +17,9 @@ from provider_tests import CPU, NAME, nodes_of, session
 
 from marks import slow_but, turns
 from onnx_models import linear, model, tensor, weight
+from seeds import share_of
 
+SHARES = 16
 pytestmark = pytest.mark.skipif(
     not provider_tests.is_built(),
     reason="the provider is not built (cmake -DTV_ONNXRUNTIME=ON), as its headers are not there")
@@ -441,12 +443,23 @@ print(os.waitstatus_to_exitcode(os.wait()[1]))
 
 # --- the backend tests ---
 
+LISTED = re.findall(r"of onnx (\S+) pass with onnxruntime (\S+),", provider_tests.LIST.read_text())
+of_the_versions = pytest.mark.skipif(
+    LISTED != [(onnx.__version__, onnxruntime.__version__)],
+    reason=f"the list is of onnx and onnxruntime {LISTED}")
+
+
+@of_the_versions
+@pytest.mark.parametrize("name", share_of(sorted(provider_tests.node_tests.cases()), SHARES))
+def test_case(name):
+    result, _ = provider_tests.run(name)
+    listed = name in provider_tests.listed() or name.startswith(provider_tests.OF_A_LOCALE)
+    assert result.status != "wrong" and (result.status == "pass" or listed), result.reason
+
+
+@of_the_versions
 @pytest.mark.slow
 def test_every_case():
-    listed = re.findall(r"of onnx (\S+) pass with onnxruntime (\S+),",
-                        provider_tests.LIST.read_text())
-    if listed != [(onnx.__version__, onnxruntime.__version__)]:
-        pytest.skip(f"the list is of onnx and onnxruntime {listed}")
     results = [provider_tests.run(name) for name in provider_tests.node_tests.cases()]
     assert [r for r, _ in results if r.status == "wrong"] == []
     assert provider_tests.text_of(results) == provider_tests.LIST.read_text(), (

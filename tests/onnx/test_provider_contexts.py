@@ -1,11 +1,14 @@
 """EPContext models of ONNX Runtime's provider: the engines of another model, and its own again."""
 
+import json
+
 import numpy
 import onnx
 import onnxruntime
 import provider_tests
 import pytest
 from onnx import TensorProto, helper
+from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 from provider_tests import NAME, session
 from test_provider import check, detector, random
 
@@ -43,6 +46,22 @@ def test_a_context_model_runs_without_its_source(embed, tmp_path):
         x = random(batch, 8, seed=batch)
         numpy.testing.assert_array_equal(opened.run(None, {"x": x})[0],
                                          direct.run(None, {"x": x})[0])
+
+
+def test_compatibility_is_told_before(tmp_path):
+    path = compiled(linear()[0], tmp_path, True)
+    devices = [d for d in onnxruntime.get_ep_devices() if d.ep_name == NAME]
+    ask = runtime.get_model_compatibility_for_ep_devices
+    kinds = runtime.OrtCompiledModelCompatibility
+    properties = {p.key: p.value for p in onnx.load(path).metadata_props}
+    own = properties[f"ep_compatibility_info.{NAME}"]
+    assert ask(devices, own) == kinds.EP_SUPPORTED_OPTIMAL
+    made = json.loads(own)
+    tuned = json.dumps({**made, "tuned_for": "another device"})
+    assert ask(devices, tuned) == kinds.EP_SUPPORTED_PREFER_RECOMPILATION
+    others = json.dumps({**made, "runs_on": "another device"})
+    for text in (others, "junk{", "[]", "{}", '{"runs_on": 1}', '"text"'):
+        assert ask(devices, text) == kinds.EP_UNSUPPORTED, text
 
 
 def test_contexts_between_other_nodes(tmp_path):

@@ -13,11 +13,16 @@ from test_exported_networks import TOLERANCE
 from marks import turns
 from workloads.networks import NETWORKS
 
+exporters = pytest.importorskip("transformers.exporters.base")
 exporter_onnx = pytest.importorskip("transformers.exporters.exporter_onnx")
 pytest.importorskip("onnxscript")
-pytestmark = pytest.mark.skipif(
-    not provider_tests.is_built(),
-    reason="the provider is not built (cmake -DTV_ONNXRUNTIME=ON), as its headers are not there")
+pytestmark = [
+    pytest.mark.skipif(
+        not provider_tests.is_built(),
+        reason="the provider is not built (cmake -DTV_ONNXRUNTIME=ON): its headers are not there"),
+    pytest.mark.skipif(
+        not hasattr(exporters, "ExportedModel"),
+        reason="this transformers exports something else than an ExportedModel")]
 
 
 @turns(2)

@@ -1,16 +1,11 @@
-"""ONNX Runtime's provider under load: threads, cycles of registering, and the cost of a call."""
+"""ONNX Runtime's provider under load: threads, and cycles of registering."""
 
 import json
-import os
-import subprocess
-from pathlib import Path
 
 import onnx
 import provider_tests
 import pytest
 from test_provider import in_process
-
-import torch_vulkan as tv
 
 from onnx_models import linear
 
@@ -81,32 +76,3 @@ print(json.dumps(seen))
     assert max(threads[10:]) <= max(threads[:10]), threads
     # KiB, beyond what the first cycles leave with the driver and the allocator
     assert max(memory[-10:]) - max(memory[10:20]) < 4 << 10, memory
-
-
-def test_a_call_beside_vkexecs(tmp_path):
-    """What ONNX Runtime and the provider add to an engine's call: the best of many, as others share
-    the machine."""
-    path = save(tmp_path)
-    vkexec = Path(tv.__file__).parent / "bin" / "vkexec"
-    times = tmp_path / "times.json"
-    subprocess.run([vkexec, f"--onnx={path}", "--shapes=x:2x8", "--builderOptimizationLevel=0",
-                    "--iterations=3000", "--duration=0", f"--exportTimes={times}"], check=True,
-                   capture_output=True, env=dict(os.environ))
-    alone = min(call["hostMs"] for call in json.loads(times.read_text()))
-    printed = in_process("""
-import time
-register()
-opened = session(sys.argv[1])
-x = numpy.ones((2, 8), numpy.float32)
-y = numpy.empty((2, 5), numpy.float32)
-binding = opened.io_binding()
-binding.bind_cpu_input("x", x)
-binding.bind_output("y", "cpu", 0, numpy.float32, y.shape, y.ctypes.data)
-times = []
-for _ in range(3000):
-    start = time.perf_counter()
-    opened.run_with_iobinding(binding)
-    times.append(time.perf_counter() - start)
-print(1e3 * min(times))
-""", path)
-    assert float(printed) - alone < 0.050, (float(printed), alone)  # ms

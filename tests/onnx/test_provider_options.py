@@ -126,10 +126,77 @@ def test_float16():
     numpy.testing.assert_allclose(got, reference(x), rtol=1e-2, atol=1e-2)
 
 
+def table(path, largest, name="x"):
+    """A calibration table of one tensor, as TensorRT writes it."""
+    scale = numpy.float32(largest / 127).view(numpy.uint32)
+    path.write_text(f"TRT-8600-EntropyCalibration2\n{name}: {scale:08x}\n")
+    return path
+
+
+@pytest.mark.parametrize("name", ["int8_calibration_table_name", "calibration"])
+def test_int8(name, tmp_path):
+    made, reference = linear()
+    x = random(4, 8)
+    (exact,) = session(made).run(None, {"x": x})
+    options = {name: table(tmp_path / "net.cache", numpy.abs(x).max())}
+    (got,) = session(made, enabled_precisions="int8", **options).run(None, {"x": x})
+    assert not numpy.array_equal(got, exact)
+    numpy.testing.assert_allclose(got, reference(x), atol=0.1)
+
+
+def test_int8_as_the_tensorrt_provider_has_it(tmp_path):
+    """The table may lie in the folder of the cache, and either precision is permitted."""
+    made, reference = linear()
+    x = random(4, 8)
+    table(tmp_path / "net.cache", numpy.abs(x).max())
+    opened = session(made, int8_enable=1, int8_calibration_table_name="net.cache",
+                     int8_use_native_calibration_table=1, engine_cache_path=tmp_path)
+    assert [*nodes_of(opened)] == [NAME]
+    numpy.testing.assert_allclose(opened.run(None, {"x": x})[0], reference(x), atol=0.1)
+
+
+@pytest.mark.parametrize("options, reason", [
+    ({"int8_enable": 1}, "int8 needs a calibration"),
+    ({"enabled_precisions": "float32,int8"}, "int8 needs a calibration"),
+    ({"int8_enable": 1, "calibration": "other"}, "no scale of it is of this model")])
+def test_int8_that_does_not_fit_leaves_floats(options, reason, tmp_path, capfd):
+    """And says so."""
+    made, _ = linear()
+    if "calibration" in options:
+        options = {**options, "calibration": table(tmp_path / "other", 1, "other")}
+    (line,) = said(capfd, **options)
+    assert "[W:" in line and "nothing is computed in int8" in line and reason in line
+    opened = check(made, {"x": random(4, 8)}, **options)
+    assert [*nodes_of(opened)] == [NAME]
+
+
 def test_operators_are_left_out():
     made, _ = linear()
-    opened = check(made, {"x": random(2, 8)}, op_types_to_exclude="Relu")
-    assert nodes_of(opened)[CPU] == [["Relu"]]
+    for names in ("Relu", " Relu , NonMaxSuppression,FastGelu"):
+        opened = check(made, {"x": random(2, 8)}, op_types_to_exclude=names)
+        assert nodes_of(opened)[CPU] == [["Relu"]]
+
+
+def test_the_environment_gives_the_level(monkeypatch, tmp_path):
+    """Where no option does."""
+    made = linear()[0].SerializeToString()
+    provider_tests.register()
+
+    def opened(**options):
+        options = {"min_subgraph_size": "1", "engine_cache_path": str(tmp_path), **options}
+        onnxruntime.InferenceSession(made, providers=[(NAME, options), CPU], enable_fallback=0)
+
+    monkeypatch.setenv("TORCH_VULKAN_OPTIMIZATION_LEVEL", "x")
+    text = "environment variable TORCH_VULKAN_OPTIMIZATION_LEVEL: got 'x', want 0 to 5"
+    with pytest.raises(Exception, match=text):
+        opened()
+    monkeypatch.setenv("TORCH_VULKAN_OPTIMIZATION_LEVEL", "0")
+    opened()
+    level_0 = entries(tmp_path)
+    opened(builder_optimization_level="0")
+    assert entries(tmp_path) == level_0
+    opened(builder_optimization_level="1")
+    assert entries(tmp_path) > level_0
 
 
 def test_profile_shapes():
@@ -158,14 +225,26 @@ def test_profile_shapes():
     ({"device_id": "gpu"}, "option device_id: got 'gpu'"),
     ({"device": "no such device"}, "no such device"),
     ({"dla_enable": 1}, "option dla_enable: there are no such cores"),
-    ({"int8_enable": 1}, "takes no calibration"),
-    ({"calibration": "ranges.txt"}, "option calibration: the provider takes no calibration"),
+    ({"int8_enable": 1, "enabled_precisions": "int8"}, "option int8_enable: enabled_precisions"),
+    ({"calibration": "ranges.txt"}, "option calibration: it needs int8_enable=1"),
+    ({"int8_enable": 1, "calibration": "no such table"}, "no such table"),
     ({"require_full_compilation": 1}, "session.disable_cpu_ep_fallback"),
     ({"dryrun": 1}, "it is for PyTorch's models"),
     ({"profile_max_shapes": "x:1x8"}, "want the same inputs"),
     ({"profile_min_shapes": "x:9x8", "profile_opt_shapes": "x:4x8", "profile_max_shapes": "x:6x8"},
      "want min ≤ opt ≤ max"),
-    ({"profile_max_shapes": "x=8"}, "profile_max_shapes: got 'x=8'"),
+    ({"profile_max_shapes": "x=8"}, "option profile_max_shapes: got 'x=8', want NAME:SIZExSIZE…, "
+                                    "such as x:"),
+    ({"trt_fp16_enable": 1}, "option 'trt_fp16_enable'; write it without trt_: fp16_enable"),
+    ({"external_data_bytestream": 1}, "option external_data_bytestream: weights are those that"),
+    ({"external_data_bytestream_size": 1}, "weights are those that ONNX Runtime has"),
+    ({"load_user_initializer": 1}, "option load_user_initializer: weights are those that"),
+    ({"op_types_to_exclude": "Relu,Sofmax"}, "got 'Sofmax', want types of ONNX's operators; did "
+                                             "you mean 'Softmax'?"),
+    ({"op_types_to_exclude": "NoSuchThing"}, "option op_types_to_exclude: got 'NoSuchThing'"),
+    ({"enabled_precisions": "float64"}, "want names of float32, float16, bfloat16 and int8"),
+    ({"enabled_precisions": ""}, "enabled_precisions: got [], want names"),
+    ({"extra_plugin_lib_paths": "/tmp"}, "/tmp is a directory, want the file of a library"),
     ({"extra_plugin_lib_paths": "/no/such/library.so"}, "/no/such/library.so")])
 def test_bad_options(options, message):
     with pytest.raises(Exception) as caught:

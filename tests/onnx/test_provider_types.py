@@ -163,8 +163,8 @@ def test_in_a_context_model(tmp_path):
 
 
 def test_what_no_engine_takes():
-    made = model([helper.make_node("Add", ["x", "x"], ["y"])],
-                 [tensor("x", [3], TensorProto.UINT64)], [tensor("y", [3], TensorProto.UINT64)],
+    made = model([helper.make_node("Equal", ["x", "x"], ["y"])],
+                 [tensor("x", [3], TensorProto.STRING)], [tensor("y", [3], TensorProto.BOOL)],
                  opset=20)
     opened = session(made)
     assert [*nodes_of(opened)] == [CPU]

@@ -185,8 +185,10 @@ def test_products_read_packed_weights(form):
     assert [name for name in tactics if name.startswith("matmul_quantised")], tactics
 
 
-@pytest.mark.parametrize("scale", [0.0, -0.5, float("inf"), float("nan")])
-@pytest.mark.parametrize("op", ["QuantizeLinear", "DequantizeLinear", "QLinearMatMul"])
+@pytest.mark.parametrize("op, scale", [
+    *[("QuantizeLinear", scale) for scale in (0.0, -0.5, float("inf"), float("nan"))],
+    *[(op, scale) for op in ("DequantizeLinear", "QLinearMatMul")
+      for scale in (float("inf"), float("nan"))]])
 def test_bad_scales_are_refused(op, scale):
     zero = number("z", 0, "int8")
     scales = weight("bad", numpy.array([0.5, scale], "float32"))
@@ -198,7 +200,7 @@ def test_bad_scales_are_refused(op, scale):
         weights = [scales]
     dtype = TensorProto.FLOAT if op == "QuantizeLinear" else TensorProto.INT8
     shape = [3, 4] if op == "QLinearMatMul" else [3, 2]
-    with pytest.raises(ValueError, match='(?s)"node".*"bad": 1 of 2 are not positive finite'):
+    with pytest.raises(ValueError, match='(?s)"node".*"bad": 1 of 2 are not (positive )?finite'):
         tv.onnx.compile(model([node], [tensor("x", shape, dtype)], [tensor("y", None)], weights))
 
 

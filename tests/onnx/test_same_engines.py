@@ -9,11 +9,11 @@ import pytest
 import torch
 from test_exported_networks import export, some
 
-from torch_vulkan import backend
+from torch_vulkan._base.settings import Settings
+from torch_vulkan._dynamo import backend
 from torch_vulkan._fx import engine_call
 from torch_vulkan._native import C
 from torch_vulkan._onnx import files
-from torch_vulkan.settings import Settings
 
 # A Gather counts indices below 0 from the end, which a kernel of its own does.
 SAME = {"index": "index_select"}

@@ -35,6 +35,21 @@ def test_run_as_a_session_of_onnx_runtime(tmp_path):
         numpy.testing.assert_allclose(y, reference(x), rtol=1e-5, atol=1e-5)
 
 
+def test_values_of_onnx_runtime():
+    runtime = pytest.importorskip("onnxruntime")
+    made, reference = linear()
+    session = tv.onnx.compile(made, optimization_level=0)
+    assert session.get_providers() == ["VulkanExecutionProvider"]
+    x = random(3, 8)
+    (y,) = session.run_with_ort_values(["y"], {"x": runtime.OrtValue.ortvalue_from_numpy(x)})
+    assert isinstance(y, runtime.OrtValue)
+    numpy.testing.assert_allclose(y.numpy(), reference(x), rtol=1e-4, atol=1e-5)
+    nodes = [helper.make_node("Tanh", ["x"], ["t"]), helper.make_node("NonZero", ["t"], ["y"])]
+    made = model(nodes, [tensor("x", [6])], [tensor("y", [1, "n"], TensorProto.INT64)])
+    session = tv.onnx.compile(made, min_block_size=1, optimization_level=0)
+    assert session.get_providers() == ["VulkanExecutionProvider", "CPUExecutionProvider"]
+
+
 def test_call_with_tensors_and_arrays():
     made, reference = linear()
     session = tv.onnx.compile(made, inputs={"x": (3, 8)})
@@ -67,6 +82,36 @@ def test_wrong_feeds():
         session.run(["z"], {"x": random(1, 8)})
     with pytest.raises(ValueError, match="float64"):
         session.run(None, {"x": random(1, 8).astype(numpy.float64)})
+
+
+def test_dimensions_go_by_the_files_names():
+    """Also by such as the compiler's own symbols have."""
+    made = model([helper.make_node("Transpose", ["x"], ["y"])],
+                 [tensor("x", ["s1", "s0"])], [tensor("y", ["s0", "s1"])])
+    session = tv.onnx.compile(made, optimization_level=0)
+    assert session.get_inputs()[0].shape == ["s1", "s0"]
+    assert session.get_outputs()[0].shape == ["s0", "s1"]
+    made = model([helper.make_node("Concat", ["x", "x"], ["y"], axis=0)],
+                 [tensor("x", ["tokens0", 2])], [tensor("y", None)])
+    session = tv.onnx.compile(made, optimization_level=0)
+    assert session.get_inputs()[0].shape == ["tokens0", 2]
+    assert session.get_outputs()[0].shape[0].replace(" ", "") in ("2*tokens0", "tokens0*2")
+
+
+@pytest.mark.parametrize("x", [
+    numpy.array([[1.0] * 8], object), numpy.ones((1, 8), ">f4"), numpy.array([["a"] * 8]),
+    [[1.0] * 8, [2.0]]])
+def test_arrays_that_are_no_numbers_of_this_machine(x):
+    with pytest.raises(ValueError, match="input 'x'"):
+        tv.onnx.compile(linear()[0], optimization_level=0).run(None, {"x": x})
+
+
+def test_the_sign_of_nan_is_nan():
+    made = model([helper.make_node("Sign", ["x"], ["y"])], [tensor("x", ["n"])],
+                 [tensor("y", ["n"])])
+    x = numpy.float32([numpy.nan, -2, 0, numpy.inf])
+    (y,) = tv.onnx.compile(made, optimization_level=0, fallback="none").run(None, {"x": x})
+    numpy.testing.assert_array_equal(y, numpy.float32([numpy.nan, -1, 0, 1]))
 
 
 def test_refit():

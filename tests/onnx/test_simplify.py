@@ -1,6 +1,8 @@
 """tv.onnx.compile(simplify=True): onnxslim before the importer."""
 
 import importlib.util
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -77,3 +79,43 @@ def test_a_model_that_onnxslim_refuses(monkeypatch):
     monkeypatch.setattr(onnxslim, "slim", fails)
     with pytest.raises(ValueError, match="onnxslim fails on the model: cannot"):
         tv.onnx.compile(model(), simplify=True)
+
+
+def vkexec(*arguments, without=()):
+    """pip's command, in a Python that lacks packages."""
+    code = ("import importlib.util, sys\nfind = importlib.util.find_spec\n"
+            "importlib.util.find_spec = lambda name, *rest: (\n"
+            f"    None if name in {tuple(without)!r} else find(name, *rest))\n"
+            "import torch_vulkan_vkexec\ntorch_vulkan_vkexec.main()\n")
+    return subprocess.run([sys.executable, "-c", code, *map(str, arguments)], text=True,
+                          capture_output=True)
+
+
+def test_vkexec_slims(tmp_path):
+    """Files stay as they are, and the program's status is that of the command."""
+    pytest.importorskip("onnxslim")
+    path = tmp_path / "net.onnx"
+    onnx.save(model(), path)
+    before = path.read_bytes()
+    for given in ([f"--onnx={path}"], ["--onnx", path]):
+        done = vkexec("--slim", *given, "--skipInference", "--builderOptimizationLevel=0",
+                      f"--saveEngine={tmp_path / 'net.vke'}")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "of 7 nodes left" in done.stdout and path.read_bytes() == before
+    x = np.random.default_rng(3).normal(size=(2, 6)).astype("float32")
+    import torch
+
+    engine = tv.Engine.load(tmp_path / "net.vke")
+    (y,) = engine.run({"x": torch.from_numpy(x[:1])}).values()
+    np.testing.assert_allclose(y, expected(model(), x[:1]), rtol=1e-4, atol=1e-5)
+    assert vkexec("--slim", f"--onnx={path}", "--nosuchflag").returncode == 2
+
+
+def test_vkexec_slims_no_other_file(tmp_path):
+    done = vkexec("--slim", "--skipInference")
+    assert done.returncode == 1 and "--slim needs --onnx=FILE" in done.stderr
+    done = vkexec("--slim", f"--onnx={tmp_path}/none.onnx", without=["onnxslim"])
+    assert done.returncode == 1 and "pip install onnxslim" in done.stderr
+    pytest.importorskip("onnxslim")
+    done = vkexec("--slim", f"--onnx={tmp_path}/none.onnx")
+    assert done.returncode == 1 and "none.onnx" in done.stderr

@@ -16,11 +16,12 @@ from torch._decomp.decompositions_for_rng import PhiloxStateTracker
 from torch._functorch.aot_autograd import aot_function
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
-from torch_vulkan import backend, compilations
+from torch_vulkan import compilations
+from torch_vulkan._base.settings import Settings
 from torch_vulkan._dry_run.sessions import Session, Watch
+from torch_vulkan._dynamo import backend
 from torch_vulkan._native import C
 from torch_vulkan._torch.kept_composites import keep_composites
-from torch_vulkan.settings import Settings
 
 from denormals import flushes_denormals
 

@@ -17,7 +17,7 @@ import traceback
 from pathlib import Path
 
 os.environ.setdefault("TORCH_VULKAN_OPTIMIZATION_LEVEL", "0")
-sys.path.insert(1, str(Path(__file__).resolve().parents[1]))  # denormals
+sys.path.insert(1, str(Path(__file__).resolve().parents[1]))  # denormals, record
 
 import torch
 from opinfo_forms import FORMS
@@ -25,6 +25,8 @@ from opinfo_listed import difference
 from opinfo_results import Results, by_entry, verdict
 from opinfo_run import calm, run
 from opinfo_samples import DTYPES, Pair, by_hash, chosen, pairs, samples
+
+from record import record
 
 _BROKEN = 3  # exit status of a part that an error of the runner's own ended
 
@@ -113,6 +115,9 @@ def take(pair, most: int | None, done: dict, results: Results, options, until: f
             done[name]["not_as_listed"] = why
         faulthandler.cancel_dump_traceback_later()
         results.end(name, done[name])
+        record("ran", name)
+        if outcome.kind in ("wrong", "crash") or "not_as_listed" in done[name]:
+            record("failed", f"{name}: {outcome.kind}: {outcome.reason[:200]}")
     return most is not None and len(inputs) > most
 
 

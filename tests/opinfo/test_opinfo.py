@@ -1,8 +1,8 @@
 """Samples of torch's own op_db: none wrong, none an error of ours, and wholly in engines but for
 those that outside_engines.txt lists (opinfo_listed.py).
 
-Each entry is planned at float32; of other types and of gradients a share, another for each seed. A
-part runs, chosen by hash: how many is bounded by the time that engines take to build, about 0.2 s a
+Each entry is planned at float32; of other types and of gradients a share, the next for each
+commit. A share runs, too: its size is bounded by the time that engines take to build, about 0.2 s a
 sample on one core. `tests/opinfo/run.py` runs all of them (`make test-all`).
 """
 
@@ -22,13 +22,12 @@ from opinfo_run import Outcome, plan, run
 from opinfo_samples import Pair, by_hash, chosen, pairs, samples
 from torch.testing._internal.opinfo.core import SampleInput
 
-from torch_vulkan.settings import Settings
+from torch_vulkan._base.settings import Settings
 
-from marks import turns
-from seeds import share_of
+from seeds import TURN, share_of
 
-SAMPLES, GRADIENTS, PARTS = 350, 98, 14
-OF_A_FORM = 18
+SAMPLES, GRADIENTS, OF_A_FORM = 175, 49, 18  # pairs of a run
+PARTS = 7
 SHARES = 16  # of what is planned beside float32
 
 of_the_version = pytest.mark.skipif(
@@ -45,6 +44,11 @@ def _outcomes(function, of: list[Pair]):
             yield f"{pair.name}/{number}", outcome, difference(pair, number, len(inputs), outcome)
 
 
+def _share(of: list[Pair], most: int, turn: int = TURN) -> list[Pair]:
+    """At most that many of the pairs, in an order of their own; turns in a row take each pair."""
+    return share_of(by_hash(of, len(of)), -(-len(of) // most), turn)
+
+
 def _check(of: list[Pair]):
     bad, engines = [], 0
     for name, outcome, unlisted in _outcomes(run, of):
@@ -57,16 +61,23 @@ def _check(of: list[Pair]):
     assert engines, "not one sample ran in an engine"
 
 
-@turns(2)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_samples(device, part):
-    _check(by_hash(pairs(), SAMPLES)[part::PARTS])
+    _check(_share(pairs(), SAMPLES)[part::PARTS])
 
 
-@turns(2)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_gradients(device, part):
-    _check(by_hash(pairs(gradient=True), GRADIENTS)[part::PARTS])
+    _check(_share(pairs(gradient=True), GRADIENTS)[part::PARTS])
+
+
+def test_every_pair_has_its_turn():
+    for every, most in ((pairs(), SAMPLES), (pairs(gradient=True), GRADIENTS),
+                        (pairs((torch.float32,)), OF_A_FORM)):
+        shares = [_share(every, most, turn) for turn in range(1000, 1000 - (-len(every) // most))]
+        assert all(0 < len(share) <= most for share in shares)
+        assert sorted(pair.name for share in shares for pair in share) == sorted(
+            pair.name for pair in every)
 
 
 def _expect_planned(of: list[Pair]):
@@ -110,7 +121,7 @@ def test_the_list_is_exact_in_both_directions():
 def test_forms(device, form):
     """Other strides, offsets and values (opinfo_forms.py), of some entries."""
     bad = []
-    for pair in by_hash(pairs((torch.float32,)), OF_A_FORM):
+    for pair in _share(pairs((torch.float32,)), OF_A_FORM):
         inputs = samples(pair)
         for number in chosen(pair, len(inputs), 1):
             outcome = run(pair, inputs[number], form)

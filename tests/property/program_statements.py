@@ -41,7 +41,11 @@ class Scope:
         return self.tensor(lambda t: t.is_floating_point())
 
     def whole(self) -> str:
-        return self.tensor(lambda t: not t.is_floating_point() and t.dtype != torch.bool)
+        return self.tensor(lambda t: not t.is_floating_point() and not t.is_complex()
+                           and t.dtype != torch.bool)
+
+    def complex(self) -> str:
+        return self.tensor(lambda t: t.is_complex())
 
     def ranked(self, least: int = 1) -> str:
         return self.tensor(lambda t: t.dim() >= least)
@@ -118,6 +122,29 @@ def view(s: Scope) -> str:
     s.rng.shuffle(order)
     form = form.format(x=x, n=s.small(), t=types, i="torch.int32", p=", ".join(map(str, order)))
     return f"{s.new()} = {x}{form}" if form.startswith("[") else f"{s.new()} = {x}.{form}"
+
+
+def conjugated(s: Scope) -> str:
+    """A complex value, or a view that conjugates or negates."""
+    if s.rng.random() < 0.5 or not s.names(
+            lambda v: isinstance(v, torch.Tensor) and v.is_complex()):
+        x = s.float()
+        return f"{s.new()} = " + s.one(
+            f"torch._neg_view({x})", f"torch.complex({x}.float(), {x}.float() + 1)",
+            f"torch.complex({x}.float(), {x}.float()).conj()")
+    z = s.complex()
+    forms = ["conj()", "conj()", "real", "imag", "conj().imag", "conj().real", "abs()", "mul_(2)",
+             "conj().mul_(2)", "imag.add_(1)", "conj().imag.add_(1)", "resolve_conj()",
+             "conj() * 2", "conj().conj()", "conj().view(-1)", "conj()[1:]", "sum()", "bool()"]
+    if s.rng.random() < 0.2:
+        other = s.one(f"{z}.real", f"{z}.imag.neg()", f"{z}.real.bool()")
+        form = s.one(f"torch.stack([{z}, {other}], -1)", f"torch.hstack([{other}, {z} + 1])",
+                     f"{z} / {other}", f"{other} + {z}")
+        return f"{s.new()} = {form}"
+    if s.values[z].dim() >= 2:
+        forms += ["mH", "adjoint()", "conj().t()"]
+    form = s.one(*forms)
+    return f"{z}.{form}" if "_(" in form else f"{s.new()} = {z}.{form}"
 
 
 def split(s: Scope) -> str:
@@ -283,8 +310,8 @@ def compound(s: Scope) -> str:
                  f"for _ in range(2):\n    {first}", f"with torch.no_grad():\n    {first}")
 
 
-WEIGHTS = {view: 26, split: 7, in_place: 22, assignment: 9, pointwise: 26, reduction: 7,
-           arrangement: 9, product: 3, on_data: 7, on_module: 4, compound: 4}
+WEIGHTS = {view: 26, conjugated: 5, split: 7, in_place: 22, assignment: 9, pointwise: 26,
+           reduction: 7, arrangement: 9, product: 3, on_data: 7, on_module: 4, compound: 4}
 
 
 def statement(s: Scope) -> str:

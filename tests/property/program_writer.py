@@ -88,6 +88,10 @@ def _write_tensor(case: Case, rng: Random, name: str, grad: bool) -> None:
         shape = "2**16,"
     grad = grad and dtype.is_floating_point
     made = f"numbers(({shape}), {dtype}, {rng.randrange(100)}{', grad=True' if grad else ''})"
+    if dtype in (torch.float32, torch.float64) and rng.random() < 0.05:
+        grad = False
+        made = f"torch.complex(numbers(({shape}), {dtype}, 1), numbers(({shape}), {dtype}, 2))"
+        made += rng.choice(("", ".conj()", ".conj().imag", ".imag"))
     form = rng.choice(("", "", "", "", "", ".t()", "[1:]", "[::2]", "[:, 1:]", ".transpose(0, -1)",
                        "[..., :2]", ".expand(3, *SHAPE)", ".unsqueeze(1)", ".flatten()[1:]",
                        ".as_strided((2, 2), (1, 1))"))

@@ -9,6 +9,8 @@ import torch
 import torch_vulkan
 from torch_vulkan import compilations
 
+from workloads.checks import most
+
 
 def vulkan(function, dynamic=None, **options):
     """`function` compiled, blocks of one node included."""
@@ -47,8 +49,8 @@ def assert_follows(got, before, want, weight):
     """Results follow the change of a weight that took eager's from `before` to `want`: they are
     nearer to `want` than an eighth of the way, which the old weight's results are not."""
     got, before, want = flat(got), flat(before), flat(want)
-    moved = max((a - b).abs().max() for a, b in zip(want, before, strict=True))
-    error = max((a - b).abs().max() for a, b in zip(got, want, strict=True))
+    moved = most([a - b for a, b in zip(want, before, strict=True)])
+    error = most([a - b for a, b in zip(got, want, strict=True)])
     if weight.endswith(UNREAD):
         assert moved < 1e-6, f"{weight} is read after all"
         torch.testing.assert_close(got, want)

@@ -2,7 +2,7 @@ import importlib.util
 
 import pytest
 
-from torch_vulkan.service.server import PACKAGES
+from torch_vulkan._service.server import PACKAGES
 
 from workloads.service_process import SANDBOX, Service
 

@@ -8,8 +8,9 @@ import string
 
 import pytest
 
-from torch_vulkan.service import ServiceError, bundle
-from torch_vulkan.service.scopes import SCOPES
+from torch_vulkan._service import bundle
+from torch_vulkan._service.scopes import SCOPES
+from torch_vulkan.service import ServiceError
 
 from marks import slow_but
 from seeds import SEED

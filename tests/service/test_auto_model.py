@@ -7,7 +7,8 @@ import numpy
 import pytest
 
 import torch_vulkan as tv
-from torch_vulkan.service import ServiceError, signing
+from torch_vulkan._service import signing
+from torch_vulkan.service import ServiceError
 
 from workloads.service_process import SECONDS, layers
 
@@ -121,7 +122,8 @@ def test_importing_the_package_leaves_the_service_alone():
     done = subprocess.run([sys.executable, "-c", """
 import sys
 import torch_vulkan as tv
-there = [m for m in sys.modules if m.startswith(("torch_vulkan.service", "fastapi", "sqlmodel"))]
+there = [m for m in sys.modules if m.startswith((
+    "torch_vulkan.service", "torch_vulkan._service", "fastapi", "sqlmodel"))]
 assert not there, there
 for missing in ("httpx", "fastapi"):
     sys.modules[missing] = None

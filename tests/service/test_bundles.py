@@ -15,9 +15,10 @@ import onnx
 import pytest
 
 import torch_vulkan as tv
-from torch_vulkan.service import ServiceError, bundle, fetch, local_runner, onnx_files
-from torch_vulkan.service.runner import Run
-from torch_vulkan.service.sandbox import PYTHON, Limits, bubblewrap, why_not
+from torch_vulkan._service import bundle, fetch, local_runner, onnx_files
+from torch_vulkan._service.runner import Run
+from torch_vulkan._service.sandbox import PYTHON, Limits, bubblewrap, why_not
+from torch_vulkan.service import ServiceError
 
 from workloads.service_process import SANDBOX, SCRIPT, SECONDS, Service, environment, layers, until
 

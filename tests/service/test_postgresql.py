@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from torch_vulkan._service.database import Database
 from torch_vulkan.service import ServiceError
-from torch_vulkan.service.database import Database
 
 from marks import slow_but
 from seeds import SEED

@@ -1,4 +1,4 @@
-"""The simulation that docs/design/0025-service-at-scale.md rests on, against what is known."""
+"""The simulation that docs/design/0027-service-at-scale.md rests on, against what is known."""
 
 import json
 import subprocess

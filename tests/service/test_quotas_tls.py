@@ -11,8 +11,8 @@ import threading
 
 import pytest
 
+from torch_vulkan._service.sandbox import bubblewrap
 from torch_vulkan.service import Client, ServiceError
-from torch_vulkan.service.sandbox import bubblewrap
 
 from workloads.service_process import (
     NO_ENVIRONMENT,

@@ -10,8 +10,8 @@ import numpy
 import pytest
 
 import torch_vulkan as tv
+from torch_vulkan._service.cli_show import printable
 from torch_vulkan.service import ServiceError
-from torch_vulkan.service.cli_show import printable
 
 from workloads.service_process import SCRIPT, SECONDS, environment, layers, one_node
 

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -12,16 +11,16 @@ import threading
 
 import pytest
 
-from torch_vulkan.service import artifacts, server, signing
-from torch_vulkan.service import client as client_module
-from torch_vulkan.service.database import Database
-from torch_vulkan.service.local_runner import LocalRunner
-from torch_vulkan.service.runner import Status
-from torch_vulkan.service.sandbox import Limits
-from torch_vulkan.service.scheduler import Scheduler
-from torch_vulkan.service.store import Store
-from torch_vulkan.service.tables import ENDED, Device, Job, Task
-from torch_vulkan.service.timings import Timings
+from torch_vulkan._service import artifacts, local_runner, server, signing
+from torch_vulkan._service import client as client_module
+from torch_vulkan._service.database import Database
+from torch_vulkan._service.local_runner import LocalRunner
+from torch_vulkan._service.runner import Status
+from torch_vulkan._service.sandbox import Limits
+from torch_vulkan._service.scheduler import Scheduler
+from torch_vulkan._service.store import Store
+from torch_vulkan._service.tables import ENDED, Device, Job, Task
+from torch_vulkan._service.timings import Timings
 
 from workloads.service_process import SCRIPT, SECONDS, environment, layers, long_model, until
 
@@ -232,9 +231,10 @@ def test_a_model_that_is_gone_fails_its_task_alone(tmp_path, monkeypatch):
 
 
 def test_runs_that_cannot_be_removed_are_no_hindrance(tmp_path, monkeypatch):
-    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    monkeypatch.setattr(local_runner, "remove_tree", lambda folder: None)
     (tmp_path / "runs" / "1-1" / "a").mkdir(parents=True)
     LocalRunner(tmp_path, 1, Limits(), None)
+    assert (tmp_path / "runs" / "1-1" / "a").is_dir()
 
 
 def test_a_task_that_prints_nothing_is_followed(own_service, monkeypatch):

@@ -7,15 +7,16 @@ import pytest
 from sqlmodel import select
 
 import torch_vulkan as tv
-from torch_vulkan.service import ServiceError, artifacts, fetch, retention, signing, timings
-from torch_vulkan.service.auto_model import _chosen, _Wish
-from torch_vulkan.service.database import Database
-from torch_vulkan.service.errors import Damaged
-from torch_vulkan.service.runner import Status
-from torch_vulkan.service.scheduler import Scheduler
-from torch_vulkan.service.store import Store
-from torch_vulkan.service.tables import Artifact, Device, Job, State, Task
-from torch_vulkan.service.timings import Timings
+from torch_vulkan._service import artifacts, fetch, retention, signing, timings
+from torch_vulkan._service.auto_model import _chosen, _Wish
+from torch_vulkan._service.database import Database
+from torch_vulkan._service.errors import Damaged
+from torch_vulkan._service.runner import Status
+from torch_vulkan._service.scheduler import Scheduler
+from torch_vulkan._service.store import Store
+from torch_vulkan._service.tables import Artifact, Device, Job, State, Task
+from torch_vulkan._service.timings import Timings
+from torch_vulkan.service import ServiceError
 
 from workloads.service_process import SANDBOX, SECONDS, Service, layers, long_model, until
 

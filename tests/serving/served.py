@@ -9,8 +9,7 @@ from onnx import TensorProto, helper
 
 import torch_vulkan as tv
 
-for folder in ("onnx", "python"):
-    sys.path.append(str(Path(__file__).parents[1] / folder))
+sys.path.append(str(Path(__file__).parents[1] / "onnx"))
 from onnx_models import model, tensor, weight  # noqa: E402
 
 MOST = 16

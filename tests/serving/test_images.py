@@ -82,6 +82,23 @@ def images(tmp_path_factory):
     made.remove()
 
 
+# What tv.onnx, its fallback and tv.Config need is in the image.
+PROGRAM = """
+import numpy, onnx, torch_vulkan as tv
+from onnx import TensorProto, helper
+nodes = [helper.make_node("Tanh", ["x"], ["h"]), helper.make_node("NonZero", ["h"], ["y"])]
+x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [6])
+y = helper.make_tensor_value_info("y", TensorProto.INT64, [1, "n"])
+onnx.save(helper.make_model(helper.make_graph(nodes, "net", [x], [y]), ir_version=8,
+                            opset_imports=[helper.make_opsetid("", 17)]), "/tmp/net.onnx")
+with open("/tmp/net.yaml", "w") as file:
+    file.write("{onnx_path: /tmp/net.onnx, min_block_size: 1, optimization_level: 0}")
+session = tv.Config.from_yaml("/tmp/net.yaml").compile()
+x = numpy.float32([0, 1, 0, 2, 3, 0])
+(y,) = session.run(None, {"x": x})
+assert y.tolist() == [[1, 3, 4]]
+print(f"{len(session.engines)} engine, {len(session.native)} native, as eager")
+"""
 RUNTIME = "localhost/torch_vulkan:runtime"
 
 
@@ -164,6 +181,14 @@ def test_what_is_in_it(images, runtime):
     assert packages == dict(line.split() for line in shown.splitlines())
 
 
+def test_what_drivers_of_a_machine_are_linked_with(images, runtime):
+    """NVIDIA's, by CDI, brings none of these."""
+    listed = images.run(runtime, "/sbin/ldconfig", "-p").stdout
+    for name in ("libEGL.so.1", "libGL.so.1", "libGLX.so.0", "libGLdispatch.so.0", "libX11.so.6",
+                 "libX11-xcb.so.1", "libXext.so.6"):
+        assert f"\t{name} " in listed, name
+
+
 def test_size(images, runtime):
     assert images.megabytes(runtime) <= 450
 
@@ -173,5 +198,6 @@ def test_the_image_of_the_package(images):
     full = images.container("localhost/torch_vulkan:full")
     said = images.run(full, "python", "examples/quickstart.py").stdout
     assert "devices: llvmpipe" in said and "same as eager" in said
+    assert images.run(full, "python", "-c", PROGRAM).stdout == "1 engine, 1 native, as eager\n"
     assert images.run(full, "id", "-u").stdout.strip() == "10001"
-    assert images.megabytes(full) <= 1600
+    assert images.megabytes(full) <= 1700

@@ -344,9 +344,10 @@ def test_the_example(tmp_path):
                           capture_output=True, text=True, timeout=300,
                           env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
     assert done.returncode == 0, done.stdout + done.stderr
-    classes, batches = done.stdout.splitlines()[-2:]
+    classes, batches, text = done.stdout.splitlines()[-3:]
     assert len(classes.split()) == 65
     assert "64 images in" in batches
+    assert text.startswith("16 responses: ")
 
 
 def test_tritons_own_client(server, files, tmp_path):

@@ -7,10 +7,10 @@ import numpy
 import pytest
 import served
 import torch
-from test_faults import LAYER, shared_library
 
 import torch_vulkan as tv
 
+from fault_helpers import LAYER, shared_library
 from marks import turns
 from workloads import triton_process
 from workloads.triton_process import Refused, Server, add_model
@@ -56,7 +56,8 @@ ENGINES = {
     "built": (parameter("optimization_level", "3"), "optimization_level: .*built already"),
     "no_device": (parameter("device", "no such device"), "no such device"),
     "too_large": ("max_batch_size: 17\n", "max_batch_size: got 17, .*batches of 1 to 16"),
-    "other_name": ("max_batch_size: 4\n" + INPUT.format("z", "FP32", 32), "no input 'z'.* has x"),
+    "other_name": ("max_batch_size: 4\n" + INPUT.format("quite_other", "FP32", 32),
+                   r"no input 'quite_other'\. The model has x"),
     "other_type": ("max_batch_size: 4\n" + INPUT.format("x", "FP16", 32),
                    "got TYPE_FP16, want TYPE_FP32"),
     "other_dims": ("max_batch_size: 4\n" + INPUT.format("x", "FP32", 31),

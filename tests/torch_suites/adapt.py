@@ -10,8 +10,8 @@ import torch._dynamo.eval_frame as eval_frame
 import torch._dynamo.testing as testing
 
 import torch_vulkan  # noqa: F401  registers the backend
-from torch_vulkan.backend import compile_graph_module
-from torch_vulkan.settings import Settings
+from torch_vulkan._base.settings import Settings
+from torch_vulkan._dynamo.backend import compile_graph_module
 
 REPLACED = ("eager", "aot_eager", "aot_eager_decomp_partition", "inductor")
 OPTIONS = {"min_block_size": 1, "optimization_level": 0}

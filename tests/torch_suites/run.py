@@ -19,6 +19,8 @@ import subprocess
 import sys
 import time
 import unittest
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("TORCH_VULKAN_OPTIMIZATION_LEVEL", "0")
@@ -43,7 +45,10 @@ def arguments():
     parser.add_argument("--seed", default=str(int(time.time())))
     parser.add_argument("--files", nargs="*", default=FILES)
     parser.add_argument("--case", help="one case, with its error")
+    parser.add_argument("--workers", type=int, default=1, help="processes, each with its share of "
+                        "a file's cases; go on with the same number")
     parser.add_argument("--work", help=argparse.SUPPRESS)
+    parser.add_argument("--worker", type=int, default=0, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -89,13 +94,14 @@ def outcome(case: unittest.TestCase, backend: str) -> tuple[str, str]:
 
 
 def work(options) -> None:
-    """One file's cases, here and now, as lines of JSON."""
+    """A worker's share of one file's cases, here and now, as lines of JSON."""
     import torch
 
     torch.set_num_threads(1)
-    results = _results(options, options.work)
+    results = _results(options, options.work, options.worker)
     done = {r["case"] for r in read(results) if r["status"] != STARTED}
-    found = [c for c in load(options.work) if c.id() not in done]
+    share = load(options.work)[options.worker::options.workers]
+    found = [c for c in share if c.id() not in done]
     random.Random(options.seed).shuffle(found)
     end = time.monotonic() + options.seconds
     with results.open("a") as file:
@@ -142,19 +148,12 @@ def run(options) -> int:
     print(f"seed {options.seed}")
     for i, file in enumerate(options.files):
         until = time.monotonic() + (end - time.monotonic()) / (len(options.files) - i)
-        while time.monotonic() < until:
-            command = [sys.executable, __file__, "--work", file, "--results", options.results,
-                       "--seed", options.seed, "--seconds", str(until - time.monotonic())]
-            log = options.results / (file.replace("/", "_") + ".log")
-            before = len(read(_results(options, file)))
-            with log.open("a") as out:
-                status = subprocess.run(command, stdout=out, stderr=out, check=False).returncode
-            _note_crash(_results(options, file))
-            if status == 0 or len(read(_results(options, file))) == before:
-                break
-        records = read(_results(options, file))
+        with ThreadPoolExecutor(options.workers) as pool:
+            list(pool.map(partial(_watch, options, file, until), range(options.workers)))
+        records = [r for n in range(options.workers) for r in read(_results(options, file, n))]
         counts = collections.Counter(r["status"] for r in records)
-        print(f"{file}: {dict(counts)}" + ("" if records else f" (nothing ran: {log})"), flush=True)
+        print(f"{file}: {dict(counts)}" +
+              ("" if records else f" (nothing ran: {_results(options, file, 0)}.log)"), flush=True)
         failed += [r for r in records if r["status"] in ("wrong", "error", "crash")]
     allowed = known()
     for record in failed:
@@ -163,8 +162,24 @@ def run(options) -> int:
     return any(r["case"] not in allowed for r in failed)
 
 
-def _results(options, file: str) -> Path:
-    return options.results / (file.replace("/", "_") + ".jsonl")
+def _watch(options, file: str, until: float, worker: int) -> None:
+    """Starts a worker again when a case ended it, as long as there is time and it gets on."""
+    results = _results(options, file, worker)
+    while time.monotonic() < until:
+        command = [sys.executable, __file__, "--work", file, "--results", options.results,
+                   "--seed", options.seed, "--seconds", str(until - time.monotonic()),
+                   "--workers", str(options.workers), "--worker", str(worker)]
+        before = len(read(results))
+        with open(f"{results}.log", "a") as out:
+            status = subprocess.run(command, stdout=out, stderr=out, check=False).returncode
+        _note_crash(results)
+        if status == 0 or len(read(results)) == before:
+            break
+
+
+def _results(options, file: str, worker: int) -> Path:
+    part = f".{worker}" if options.workers > 1 else ""
+    return options.results / (file.replace("/", "_") + part + ".jsonl")
 
 
 def one(options) -> int:

@@ -16,8 +16,7 @@ from torch import nn
 
 import torch_vulkan as tv
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
-from helpers import exact_products, in_threads, shared_gpu  # noqa: E402
+from helpers import exact_products, in_threads, shared_gpu
 from workloads.networks import NETWORKS
 
 on_gpu = pytest.mark.skipif(not shared_gpu(), reason="no GPU that CUDA and Vulkan share")

@@ -199,6 +199,17 @@ float tv_erfcx(float x) {
   return 2.0 * grown - y;
 }
 
+/// The logarithm of the probability that a normal variable is below x. Below 0 that probability is
+/// e^(-x^2 / 2) erfcx(|x| / sqrt(2)) / 2, above it 1 minus that. 8 ULP.
+float tv_log_ndtr(float x) {
+  if (tv_isnan(x)) return x;
+  const float a = abs(x), half_erfcx = 0.5 * tv_erfcx(0.707106769 * a);
+  precise float half_a = 0.5 * a, power = half_a * a;  // in this order: a * a overflows
+  if (x < 0.0) return tv_log(half_erfcx) - power;
+  const float low = a < 20.0 ? -tv_product_error(half_a, a, power) : 0.0;
+  return tv_log1p(-half_erfcx * tv_exp_sum(-power, low));
+}
+
 /// The x below which a normal variable lies with probability y. Giles's polynomials of erfinv
 /// (2011) in log(4 y (1 - y)), another one beyond their range.
 float tv_ndtri(float y) {

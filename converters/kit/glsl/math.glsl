@@ -1,10 +1,10 @@
 // Elementary functions with stated errors; GLSL's own promise little.
 //
-// "n ULP" is the largest error; tests/accuracy measures it.
-// Infinities and NaN follow IEEE 754. Denormal results are right where the device keeps denormals,
-// as the runtime asks it to (runtime/vulkan/float_controls.h); denormal arguments whose results are normal
-// numbers are taken apart as integers, so that they are right everywhere. Polynomials: minimax
-// fits, evaluated by Horner's rule.
+// "n ULP" is the largest error; tests/accuracy measures it. Infinities and NaN follow IEEE 754.
+// Denormal results are right where the device keeps denormals, as the runtime asks it to
+// (runtime/vulkan/float_controls.h); denormal arguments whose results are normal numbers are taken
+// apart as integers, so that they are right everywhere. Polynomials: minimax fits, evaluated by
+// Horner's rule.
 
 #include "arith.glsl"
 

@@ -23,10 +23,15 @@ uint lane_uniform(uint id) {  // id < 2^18; in a part of a larger grid, id < 2^2
 // Mesa 23 and later read uniform addresses inside of loops at once, and take minutes to compile
 // what is unrolled: loops of many stay loops there. So they do in debug builds, which check each
 // access: a checked address is not uniform.
+//
+// Mesa compares a read with all those before it, to take what they read, and so for a second or
+// two where thousands were unrolled. It leaves volatile ones alone, and compiles them alike.
 #if TV_CHECK || LANE_LOOPS
 #define LANE_UNROLL
+#define LANE_READ
 #else
 #define LANE_UNROLL [[unroll]]
+#define LANE_READ volatile
 #endif
 #if TV_CHECK
 #define LANE_CHECKED(p, bytes) tv_check_ptr(uint64_t(p), bytes)
@@ -34,7 +39,9 @@ uint lane_uniform(uint id) {  // id < 2^18; in a part of a larger grid, id < 2^2
 #define LANE_CHECKED(p, bytes) uint64_t(p)
 #endif
 
-layout(buffer_reference, scalar, buffer_reference_align = 4) buffer lane_ref_vec4 { vec4 v[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 4) buffer lane_ref_vec4 {
+  LANE_READ vec4 v[];
+};
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer lane_ref_u64 { uint64_t v[]; };
 
 tv_ref_f32 lane_at(tv_ref_f32 p, uint elements) {

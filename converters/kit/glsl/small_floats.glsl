@@ -1,7 +1,8 @@
-// Floating-point numbers of 8 and 4 bits from their codes, exactly: denormals, infinities and NaN, too.
+// Floating-point numbers of 8 and 4 bits from their codes, exactly: denormals, infinities and NaN,
+// too.
 //
-// A code's exponent and mantissa are moved to where float32 has them, and the exponents' biases made
-// equal. Denormals are multiples of the least one.
+// A code's exponent and mantissa are moved to where float32 has them, and the exponents' biases
+// made equal. Denormals are multiples of the least one.
 
 float tv_with_sign(float magnitude, uint sign) {
   return uintBitsToFloat(floatBitsToUint(magnitude) | sign << 31);
@@ -47,17 +48,21 @@ float tv_from_float8_e8m0fnu(uint code) {
 /// 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives.
 float tv_from_float4_e2m1fn(uint code) {
   const uint m = code & 7u;
-  return tv_with_sign(m < 2u ? float(m) * 0.5 : uintBitsToFloat((m << 22) + (126u << 23)), code >> 3 & 1u);
+  return tv_with_sign(m < 2u ? float(m) * 0.5 : uintBitsToFloat((m << 22) + (126u << 23)),
+      code >> 3 & 1u);
 }
 
-/// The code of |x|, rounded to the nearest, halves to even, without an upper bound: exponents of the given
-/// bias, `mantissa` bits. Kernels that keep no denormals read float32's as 0, which they round to anyway.
+/// The code of |x|, rounded to the nearest, halves to even, without an upper bound: exponents of
+/// the given bias, `mantissa` bits. Kernels that keep no denormals read float32's as 0, which they
+/// round to anyway.
 uint tv_small_magnitude(float x, uint mantissa, int bias) {
   const uint bits = floatBitsToUint(x) & 0x7fffffffu;
   if (bits < uint(128 - bias) << 23)  // denormals of the small format: multiples of the least one
-    return uint(roundEven(uintBitsToFloat(bits) * uintBitsToFloat(uint(126 + bias + int(mantissa)) << 23)));
+    return uint(roundEven(uintBitsToFloat(bits) *
+                          uintBitsToFloat(uint(126 + bias + int(mantissa)) << 23)));
   const uint shift = 23u - mantissa;
-  return (bits + (1u << (shift - 1u)) - 1u + (bits >> shift & 1u) >> shift) - (uint(127 - bias) << mantissa);
+  return (bits + (1u << (shift - 1u)) - 1u + (bits >> shift & 1u) >> shift) -
+      (uint(127 - bias) << mantissa);
 }
 
 // Codes of floats, as floats. What is beyond the range becomes NaN, of e5m2 infinity.

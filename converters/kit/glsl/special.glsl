@@ -45,7 +45,8 @@ float tv_erfc(float x) {
   p = fma(p, t, -0.139621124);
   p = fma(p, t, 1.23299515);
   precise float square = a * a;
-  const float tail = tv_div(p, fma(2.0, a, 1.0)) * tv_exp_sum(-square, -tv_product_error(a, a, square));
+  const float tail = tv_div(p, fma(2.0, a, 1.0)) *
+      tv_exp_sum(-square, -tv_product_error(a, a, square));
   const float y = x < 0.0 ? 2.0 - tail : tail;
   return tv_isnan(x) ? x : abs(x) < 0.5 ? 1.0 - tv_erf(x) : y;
 }
@@ -126,7 +127,8 @@ float tv_pow(float x, float y) {
   tv_log_pair(abs(x), high, low);
   precise float product = high * y;
   precise float product_low = tv_product_error(high, y, product) + low * y;
-  float r = abs(product) > 200.0 ? (product > 0.0 ? TV_INF : 0.0) : tv_exp_sum(product, product_low);
+  float r = abs(product) > 200.0 ? (product > 0.0 ? TV_INF : 0.0) :
+      tv_exp_sum(product, product_low);
 
   const float half_y = y * 0.5;
   const bool whole = abs(y) >= 8388608.0 || trunc(y) == y;

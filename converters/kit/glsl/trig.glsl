@@ -20,7 +20,8 @@ float tv_reduce_large(float x, out int quadrant) {
   const uint mantissa = (bits & 0x7fffffu | 0x800000u) << 8;
   // |x| = mantissa · 2^(e-31), so bits of 2/π that weigh more than 2^(32-e) give whole turns.
   const int shift = (e - 1) & 31, word = (e - 1) >> 5;
-  const uint w0 = tv_two_over_pi(word), w1 = tv_two_over_pi(word + 1), w2 = tv_two_over_pi(word + 2),
+  const uint w0 = tv_two_over_pi(word), w1 = tv_two_over_pi(word + 1),
+      w2 = tv_two_over_pi(word + 2),
              w3 = tv_two_over_pi(word + 3);
   const uint h = shift == 0 ? w0 : w0 << shift | w1 >> (32 - shift);
   const uint m = shift == 0 ? w1 : w1 << shift | w2 >> (32 - shift);
@@ -136,7 +137,8 @@ float tv_atan2(float y, float x) {
   // Compared by their bits: some devices take denormals for 0.
   const uint ux = floatBitsToUint(x) & 0x7fffffffu, uy = floatBitsToUint(y) & 0x7fffffffu;
   const float big = uintBitsToFloat(max(ux, uy)), small = uintBitsToFloat(min(ux, uy));
-  float t = max(ux, uy) == 0u ? 0.0 : tv_isinf(big) ? (tv_isinf(small) ? 1.0 : 0.0) : tv_div(small, big);
+  float t = max(ux, uy) == 0u ? 0.0 : tv_isinf(big) ? (tv_isinf(small) ? 1.0 : 0.0) :
+      tv_div(small, big);
   t = tv_atan_core(t);
   t = uy > ux ? 1.57079637 - (t + 4.37113883e-8) : t;
   t = floatBitsToInt(x) < 0 ? 3.14159274 - (t + 8.74227766e-8) : t;

@@ -1,5 +1,5 @@
-// What every kernel's preamble begins with: typed views of device memory and the conversions between
-// stored and computed values.
+// What every kernel's preamble begins with: typed views of device memory and the conversions
+// between stored and computed values.
 
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer tv_ref_f32 { float v[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer tv_ref_i32 { int v[]; };
@@ -62,7 +62,8 @@ ivec4 tv_i16x4(uvec2 w) {
 ivec4 tv_u8x4(uint w) { return ivec4(w & 0xffu, (w >> 8) & 0xffu, (w >> 16) & 0xffu, w >> 24); }
 ivec4 tv_i8x4(uint w) {
   const int s = int(w);
-  return ivec4(bitfieldExtract(s, 0, 8), bitfieldExtract(s, 8, 8), bitfieldExtract(s, 16, 8), s >> 24);
+  return ivec4(bitfieldExtract(s, 0, 8), bitfieldExtract(s, 8, 8), bitfieldExtract(s, 16, 8),
+      s >> 24);
 }
 /// The low bytes of four integers in one word.
 uint tv_to_u8x4(ivec4 v) {

@@ -65,6 +65,8 @@ std::vector<Tensor> Importer::run_function(const onnx_proto::FunctionProto& func
   Scope scope;
   for (const auto& import : function.opset_import()) {
     scope.opsets[import.domain()] = import.version();
+    const bool is_onnx = import.domain().empty() || import.domain() == "ai.onnx";
+    if (is_onnx && import.version() > kNewestOpset) refuse(newer_opset(import.version()));
   }
   for (int i = 0; i < function.input_size(); ++i) {
     const auto k = static_cast<size_t>(i);

@@ -12,8 +12,8 @@ using Proto = onnx_proto::AttributeProto;
 
 }  // namespace
 
-std::map<std::string, Translate, std::less<>>& translations() {
-  static std::map<std::string, Translate, std::less<>> map;
+std::map<std::string, OnnxOperator, std::less<>>& translations() {
+  static std::map<std::string, OnnxOperator, std::less<>> map;
   return map;
 }
 
@@ -188,11 +188,6 @@ std::vector<Tensor> OpContext::run_body(const std::string& name,
   const Proto* attribute = find(name, Proto::GRAPH);
   if (!attribute) fail("attribute " + name + " is missing");
   return importer_.run_body(attribute->g(), scope_, inputs);
-}
-
-size_t OpContext::body_inputs(const std::string& name) const {
-  const Proto* attribute = find(name, Proto::GRAPH);
-  return attribute ? static_cast<size_t>(attribute->g().input_size()) : 0;
 }
 
 }  // namespace tv::onnx

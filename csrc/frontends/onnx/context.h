@@ -74,7 +74,6 @@ class OpContext {
   // --- control flow ---
   /// The body that an attribute holds, run on these inputs; throws where it takes another number.
   std::vector<Tensor> run_body(const std::string& name, const std::vector<Tensor>& inputs) const;
-  size_t body_inputs(const std::string& name) const;
 
  private:
   const onnx_proto::AttributeProto* find(const std::string& name, int kind) const;
@@ -88,12 +87,37 @@ class OpContext {
 
 using Translate = void (*)(OpContext&);
 
-/// name → translation, for ai.onnx; others are called "com.microsoft::MatMulNBits".
-std::map<std::string, Translate, std::less<>>& translations();
+/// What an operator makes of inputs that are held in another type than the file's
+/// (Tensor::widened): unsigned integers in int32 and int64, small floats as their codes.
+enum class Widened : uint8_t {
+  kRefused,
+  kMoved,     ///< results are elements of the first input
+  kRead,      ///< results do not show it
+  kSaid,      ///< the same, and the translation says how its results are held
+  kCut,       ///< computes with unsigned integers: of results beyond their range the low bits count
+  kKept,      ///< computes with unsigned integers: results are in their range
+  kCompared,  ///< computes with unsigned integers: results are of another type
+  kExponent,  ///< the same of the second input alone
+};
+
+struct OnnxOperator {
+  Translate translate;
+  Widened widened = Widened::kRefused;
+};
+
+/// Of ai.onnx by name; others are called "com.microsoft::MatMulNBits".
+std::map<std::string, OnnxOperator, std::less<>>& translations();
 
 struct RegisterOnnx {
-  RegisterOnnx(std::initializer_list<std::pair<const char*, Translate>> list) {
-    for (const auto& [name, translate] : list) translations().emplace(name, translate);
+  struct Entry {
+    const char* name;
+    Translate translate;
+    Widened widened = Widened::kRefused;
+  };
+  RegisterOnnx(std::initializer_list<Entry> list) {
+    for (const auto& [name, translate, widened] : list) {
+      translations().emplace(name, OnnxOperator{translate, widened});
+    }
   }
 };
 

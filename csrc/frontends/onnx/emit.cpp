@@ -93,6 +93,10 @@ ValueId Emitter::id(const Tensor& tensor) {
 ValueId Emitter::from_host_value(const std::shared_ptr<const Host>& host) {
   const Shape shape(host->dims.begin(), host->dims.end());
   const DType dtype = host->dtype;
+  if (is_float(dtype) && !host->ints.empty()) {  // of indices, say, which a file has as floats
+    throw Error(ErrorKind::kUser,
+                "got values of " + std::string(name(dtype)) + ", want whole numbers");
+  }
   const auto same_float = [&](double v) { return v == host->floats[0]; };
   if (is_float(host->dtype)) {
     if (host->baked && !host->floats.empty() &&

@@ -127,6 +127,8 @@ class Emitter {
   Tensor stack(const std::vector<Tensor>& tensors, int64_t dim);
   /// Pads in torch's order: last dimension first, (before, after). Negative ones crop.
   Tensor pad(const Tensor& x, const std::vector<Expr>& pads, double value);
+  /// By a tensor of one element.
+  Tensor pad(const Tensor& x, const std::vector<Expr>& pads, const Tensor& value);
   Tensor copy(const Tensor& x);
 
   // --- rows ---

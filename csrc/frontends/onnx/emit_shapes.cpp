@@ -128,17 +128,33 @@ Tensor Emitter::stack(const std::vector<Tensor>& tensors, int64_t dim) {
   return cat(parts, dim);
 }
 
-Tensor Emitter::pad(const Tensor& x, const std::vector<Expr>& pads, double value) {
-  const auto none = [](const Expr& e) { return e == Expr(0); };
-  if (std::all_of(pads.begin(), pads.end(), none)) return x;
-  Shape shape = x.shape;
+namespace {
+
+bool are_none(const std::vector<Expr>& pads) {
+  return std::all_of(pads.begin(), pads.end(), [](const Expr& e) { return e == Expr(0); });
+}
+
+Shape padded(Shape shape, const std::vector<Expr>& pads) {
   for (size_t i = 0; i + 1 < pads.size(); i += 2) {
     Expr& size = shape.at(shape.size() - 1 - i / 2);
     size = size + pads[i] + pads[i + 1];
   }
+  return shape;
+}
+
+}  // namespace
+
+Tensor Emitter::pad(const Tensor& x, const std::vector<Expr>& pads, double value) {
+  if (are_none(pads)) return x;
   return node("aten::constant_pad_nd",
               {arg("self", x), attr_arg("pad", pads), number_arg("value", x.dtype, value)}, x.dtype,
-              shape);
+              padded(x.shape, pads));
+}
+
+Tensor Emitter::pad(const Tensor& x, const std::vector<Expr>& pads, const Tensor& value) {
+  if (are_none(pads)) return x;
+  return node("tv::constant_pad", {arg("self", x), attr_arg("pad", pads), arg("value", value)},
+              x.dtype, padded(x.shape, pads));
 }
 
 Tensor Emitter::reduce(const std::string& function, const Tensor& x, std::vector<int64_t> dims,

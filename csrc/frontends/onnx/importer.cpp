@@ -31,55 +31,35 @@ bool is_utf8(const std::string& text) {
   return true;
 }
 
-// Operators whose results are elements of their first input.
-bool moves_elements(const std::string& op) {
-  static const std::set<std::string> all = {"Flatten", "Gather",  "Identity",  "Reshape",
-                                            "Slice",   "Squeeze", "Transpose", "Unsqueeze"};
-  return all.contains(op);
-}
-
-// Operators whose results do not show that integers of the file are held in a wider type.
-bool reads_widened(const std::string& op, size_t input) {
-  static const std::set<std::string> all = {
-      "BitCast",        "Cast",  "CastLike", "DequantizeLinear", "com.microsoft::DequantizeLinear",
-      "QuantizeLinear", "Shape", "Size"};
-  return all.contains(op) || (input == 0 && moves_elements(op));
-}
-
-// Operators on uint16 and uint32, which are held in wider types. Those of the first kind give
-// results beyond the range, of which the low bits count; those of the second do not; those of the
-// third give others than operands.
-bool cuts_unsigned(const std::string& op) {
-  static const std::set<std::string> all = {"Add", "BitShift", "BitwiseNot", "Mul", "Sub"};
-  return all.contains(op);
-}
-bool keeps_unsigned(const std::string& op) {
-  static const std::set<std::string> all = {"BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div",
-                                            "Max",        "Min",       "Mod"};
-  return all.contains(op);
-}
-bool reads_unsigned(const std::string& op, size_t input) {
-  static const std::set<std::string> all = {"Equal", "Greater", "GreaterOrEqual", "Less",
-                                            "LessOrEqual"};
-  return all.contains(op) || (op == "Pow" && input == 1);
-}
-
+/// uint16, uint32 and uint64.
 bool is_unsigned(int32_t widened) {
   const DType held = dtype_of(widened, true);
   return held == DType::kI32 || held == DType::kI64;
 }
 
-// Operators that say themselves what of their results is held in another type.
-bool says_widened(const std::string& op) {
-  return op == "BitCast" || op == "Constant" || op == "Cast" || op == "CastLike" ||
-         op == "QuantizeLinear";
+/// Whether an operator takes an input that is held in another type.
+bool takes(Widened way, size_t input, int32_t widened) {
+  switch (way) {
+    case Widened::kRefused:
+      return false;
+    case Widened::kMoved:
+      return input == 0;
+    case Widened::kRead:
+    case Widened::kSaid:
+      return true;
+    case Widened::kCut:
+    case Widened::kKept:
+    case Widened::kCompared:
+      return is_unsigned(widened);
+    case Widened::kExponent:
+      return input == 1 && is_unsigned(widened);
+  }
+  return false;
 }
 
-void check_widened(const std::string& op, const std::vector<Tensor>& inputs) {
+void check_widened(Widened way, const std::vector<Tensor>& inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!inputs[i].widened || reads_widened(op, i)) continue;
-    const bool computes = cuts_unsigned(op) || keeps_unsigned(op) || reads_unsigned(op, i);
-    if (computes && is_unsigned(inputs[i].widened)) continue;
+    if (!inputs[i].widened || takes(way, i, inputs[i].widened)) continue;
     refuse("input " + std::to_string(i) + " is of type " + type_name(inputs[i].widened));
   }
 }
@@ -126,6 +106,11 @@ Importer::Importer(std::shared_ptr<const Model> model, const ImportOptions& opti
   if (options.partial && merged_.size() >= kMaxMerged) emitter_.keep_symbols();
 }
 
+std::string newer_opset(int64_t version) {
+  return "opset " + std::to_string(version) + " of ai.onnx; engines take 7 to " +
+         std::to_string(kNewestOpset);
+}
+
 int64_t Importer::opset(const Scope& scope) const {
   for (const char* domain : {"", "ai.onnx"}) {
     if (const auto found = scope.opsets.find(domain); found != scope.opsets.end()) {
@@ -160,6 +145,10 @@ ImportedModel Importer::import() {
   if (names_onnx && result_.opset < 7) {
     throw Error(ErrorKind::kUnsupported, "[onnx] opset " + std::to_string(result_.opset) +
                                              "; want 7 or newer: onnx.version_converter converts");
+  }
+  // In partial imports every node of such a model is left to others.
+  if (result_.opset > kNewestOpset && !options_.partial) {
+    throw Error(ErrorKind::kUnsupported, "[onnx] " + newer_opset(result_.opset));
   }
   add_initializers(proto.graph(), scope);
   add_inputs(scope);
@@ -220,7 +209,9 @@ Expr Importer::input_dim(const onnx_proto::ValueInfoProto& value, int index,
     made = range->min;
   } else {
     auto& symbols = result_.graph.symbols;
-    const DimRange given = range ? *range : DimRange{};
+    const std::string symbol = name.empty() ? value.name() + "_" + std::to_string(index) : name;
+    const bool may_be_empty = options_.may_be_empty && !options_.never_empty.contains(symbol);
+    const DimRange given = range ? *range : DimRange{.min = may_be_empty ? 0 : 1};
     const auto same = merged_.find(static_cast<int32_t>(dynamic_dims_.size()));
     if (same != merged_.end()) {
       dynamic_dims_.push_back(dynamic_dims_.at(static_cast<size_t>(same->second)));
@@ -231,8 +222,7 @@ Expr Importer::input_dim(const onnx_proto::ValueInfoProto& value, int index,
       kept.opt = std::clamp(kept.opt, kept.min, kept.max);
     } else {
       dynamic_dims_.push_back(static_cast<int32_t>(symbols.size()));
-      symbols.push_back({name.empty() ? value.name() + "_" + std::to_string(index) : name,
-                         given.min, given.opt, given.max});
+      symbols.push_back({symbol, given.min, given.opt, given.max});
     }
     if (range) given_.insert(dynamic_dims_.back());
     made = Expr::symbol(dynamic_dims_.back());
@@ -291,7 +281,7 @@ Tensor Importer::add_input(const onnx_proto::ValueInfoProto& value) {
   const Shape shape = input_shape(value);
   Tensor made = emitter_.input(name, dtype, shape);
   made.widened = widened_at_border(type);
-  result_.inputs.push_back({name, dtype, shape, small_float(made.widened)});
+  result_.inputs.push_back({name, dtype, shape, border_format(made.widened)});
   return made;
 }
 
@@ -359,7 +349,8 @@ void Importer::set_outputs(const Scope& scope) {
     if (!value) fail_without_maker(output.name());
     if (!names.insert(output.name()).second) fail("[onnx] two outputs \"" + output.name() + "\"");
     const int32_t type = output.type().tensor_type().elem_type();
-    if (value->widened && !(is_held_as_codes(type) && value->widened == type)) {
+    const bool goes_out = is_held_as_codes(type) || is_wider_at_border(type);
+    if (value->widened && !(goes_out && value->widened == type)) {
       refuse("output \"" + output.name() + "\" is of type " + type_name(value->widened));
     }
     emitter_.set_source(output.name(), "output " + output.name());
@@ -367,11 +358,11 @@ void Importer::set_outputs(const Scope& scope) {
     const bool is_node = result_.graph.value(id).kind == ValueKind::kNode;
     if (!is_node || !taken.insert(id).second) id = emitter_.id(emitter_.copy(*value));
     result_.graph.outputs.push_back({.value = id, .name = output.name(), .strides = {}});
-    const DType in_file = held_dtype(type);
+    const DType in_file = dtype_at_border(type);
     const DType dtype = result_.graph.value(id).dtype;
     const bool fits = in_file == DType::kOther || in_file == dtype;
     result_.outputs.push_back({output.name(), fits && in_file != DType::kOther ? in_file : dtype,
-                               result_.graph.value(id).shape, small_float(value->widened)});
+                               result_.graph.value(id).shape, border_format(value->widened)});
   }
 }
 
@@ -471,16 +462,16 @@ std::vector<Tensor> Importer::translate(const onnx_proto::NodeProto& node,
     refuse(is_standard ? "there is no translation of this operator"
                        : "operators of domain " + node.domain() + " are not supported");
   }
-  const std::string& op = found->first;
-  check_widened(op, inputs);
-  const bool cuts = cuts_unsigned(op);
-  const bool same_type = moves_elements(op) || cuts || keeps_unsigned(op);
+  const Widened way = found->second.widened;
+  check_widened(way, inputs);
+  const bool cuts = way == Widened::kCut;
+  const bool same_type = cuts || way == Widened::kMoved || way == Widened::kKept;
   const int32_t widened = same_type && !inputs.empty() ? inputs[0].widened : 0;
   OpContext context(*this, emitter_, node, std::move(inputs), scope);
-  found->second(context);
+  found->second.translate(context);
   std::vector<Tensor> outputs = context.outputs();
   for (Tensor& output : outputs) {
-    if (says_widened(op)) continue;
+    if (way == Widened::kSaid) continue;
     if (cuts && widened) output = wrapped(emitter_, output, widened);
     output.widened = widened;
   }

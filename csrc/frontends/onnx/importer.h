@@ -24,6 +24,11 @@ struct Scope {
 /// An import starts again for each; nodes of a partial one that need more are left out.
 inline constexpr size_t kMaxMerged = 64;
 
+constexpr int64_t kNewestOpset = 28;  ///< of ai.onnx
+
+/// "opset 99 of ai.onnx; engines take 7 to 28"
+std::string newer_opset(int64_t version);
+
 class Importer {
  public:
   /// `merged`: dynamic dimensions (by number, in order) that stand for earlier ones.
@@ -64,6 +69,7 @@ class Importer {
   /// What a value of the type is held in where it comes in or goes out, and Tensor::widened of it.
   DType dtype_at_border(int32_t type) const;
   int32_t widened_at_border(int32_t type) const;
+  bool is_wider_at_border(int32_t type) const;
   Expr size_in_file(const std::string& name, const std::string& dim_name, int index);
   void set_partial_outputs(const Scope& scope);
   void define(Scope& scope, const std::string& name, Tensor value, const std::string& node);

@@ -54,11 +54,16 @@ ImportedModel import_file(const std::string& path, const ImportOptions& options)
   return import_model(read_model(path, options.directory), options);
 }
 
-ImportedModel import_bytes(std::span<const uint8_t> bytes, const ImportOptions& options) {
+std::shared_ptr<const Model> read_bytes(std::span<const uint8_t> bytes,
+                                        const std::string& directory) {
   auto model = std::const_pointer_cast<Model>(parse_model(bytes));
-  model->directory = options.directory;
-  model->external = !options.directory.empty();
-  return import_model(model, options);
+  model->directory = directory;
+  model->external = !directory.empty();
+  return model;
+}
+
+ImportedModel import_bytes(std::span<const uint8_t> bytes, const ImportOptions& options) {
+  return import_model(read_bytes(bytes, options.directory), options);
 }
 
 std::vector<std::string> input_names(std::span<const uint8_t> bytes) {
@@ -74,7 +79,7 @@ std::vector<std::string> input_names(std::span<const uint8_t> bytes) {
 
 std::vector<std::string> translated_operators() {
   std::vector<std::string> names;
-  for (const auto& [name, translate] : translations()) names.push_back(name);
+  for (const auto& [name, translation] : translations()) names.push_back(name);
   return names;
 }
 

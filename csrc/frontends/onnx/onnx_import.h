@@ -23,6 +23,9 @@ using tv::DimRange;
 using tv::Weight;
 using tv::WeightBytes;
 
+/// Elements of an input that sets shapes, at most.
+inline constexpr int64_t kMostShapeElements = 64;
+
 /// Elements of an input: integers, bools (0 and 1) or float32.
 struct ConstantInput {
   DType dtype = DType::kI64;
@@ -34,6 +37,9 @@ struct ImportOptions {
   /// Sizes by name of the input, one range a dimension. Inputs that are not named keep the file's:
   /// a dynamic dimension then has 1 or any larger size.
   std::map<std::string, std::vector<DimRange>> inputs;
+  /// Such a dimension may be 0, too, unless it is a symbol of one of these names.
+  bool may_be_empty = false;
+  std::set<std::string> never_empty = {};
   /// Inputs that are given here and not when the engine runs, for operands that set shapes.
   std::map<std::string, ConstantInput> constants;
   std::string directory;  ///< where external data lies; "": beside the file, none for bytes
@@ -46,6 +52,8 @@ struct ImportOptions {
   /// Of a partial import: values of types that engines hold only as weights, in wider types, come
   /// in and go out so (Named::widened).
   bool widened = false;
+  /// uint16, uint32 and uint64 come in and go out as int32 and int64 (Binding::format).
+  bool unsigned_integers = false;
   /// Whether matrices among the weights are looked at for 2:4 sparsity (Value::two_four).
   bool sparse_weights = false;
   /// Of these nodes of the main graph, by number: why they are left to others, too.
@@ -57,7 +65,8 @@ struct Binding {
   std::string name;
   DType dtype = DType::kOther;  ///< in the file, as far as it says one
   Shape shape;
-  /// The format of kSmallFloats (csrc/graph/quantised.h) whose codes it holds as uint8; "": none.
+  /// The format of kSmallFloats (csrc/graph/quantised.h) whose codes it holds as uint8, or "uint16"
+  /// or "uint32" that int32 or int64 holds; "": it is as in the file.
   std::string format;
 };
 
@@ -99,6 +108,13 @@ struct ImportedModel {
 /// which has no translation.
 ImportedModel import_file(const std::string& path, const ImportOptions& options = {});
 ImportedModel import_bytes(std::span<const uint8_t> model, const ImportOptions& options = {});
+
+struct Model;  ///< csrc/frontends/onnx/model.h
+
+/// A model for several imports, with external data in `directory`; "": it has none. Throws
+/// Error(kUser).
+std::shared_ptr<const Model> read_bytes(std::span<const uint8_t> model,
+                                        const std::string& directory);
 
 /// Names of the inputs that a run gives, in order: those without a default.
 std::vector<std::string> input_names(std::span<const uint8_t> model);

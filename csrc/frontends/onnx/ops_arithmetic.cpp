@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "csrc/frontends/onnx/host_ops.h"
+#include "csrc/frontends/onnx/uint64.h"
 
 namespace tv::onnx {
 namespace {
@@ -120,8 +121,9 @@ std::optional<Tensor> folded(OpContext& c, const std::vector<Tensor>& operands, 
 
 void arithmetic(OpContext& c) {
   const Tensor &a = c.in(0), &b = c.in(1);
-  if (auto value = folded(c, {a, b}, a.dtype)) return c.out(0, *value);
   const std::string& type = c.type();
+  if (type == "Div" && is_uint64(a)) return c.out(0, unsigned_quotient(c.e, a, b));
+  if (auto value = folded(c, {a, b}, a.dtype)) return c.out(0, *value);
   if (type == "Div") {
     return c.out(0, is_float(a.dtype) ? c.e.div(a, b) : c.e.divide(a, b, "trunc"));
   }
@@ -153,7 +155,7 @@ std::optional<Tensor> decided(OpContext& c, const Tensor& a, const Tensor& b) {
 }
 
 void comparison(OpContext& c) {
-  const Tensor &a = c.in(0), &b = c.in(1);
+  const Tensor a = ordered(c.e, c.in(0)), b = ordered(c.e, c.in(1));
   if (auto value = folded(c, {a, b}, DType::kBool)) return c.out(0, *value);
   if (auto value = decided(c, a, b)) return c.out(0, *value);
   static const std::map<std::string, std::string> names = {
@@ -166,6 +168,7 @@ void comparison(OpContext& c) {
 void mod(OpContext& c) {
   const Tensor &a = c.in(0), &b = c.in(1);
   const bool c_sign = c.i("fmod", 0) != 0;
+  if (is_uint64(a)) return c.out(0, unsigned_remainder(c.e, a, b));
   const HostFunction host{[&](const Ints& v) -> std::optional<Expr> {
                             if (c_sign || v[1] == Expr(0) || bounds(c.e, v[1]).first <= 0)
                               return std::nullopt;
@@ -179,9 +182,9 @@ void mod(OpContext& c) {
 // Max, Min, Sum and Mean of any number of operands.
 void variadic(OpContext& c) {
   const std::string& type = c.type();
-  Tensor result = c.in(0);
+  Tensor result = ordered(c.e, c.in(0));
   for (size_t i = 1; i < c.count(); ++i) {
-    const Tensor& next = c.in(i);
+    const Tensor next = ordered(c.e, c.in(i));
     if (type == "Max" || type == "Min") {
       if (auto value = folded(c, {result, next}, result.dtype)) {
         result = *value;
@@ -194,12 +197,17 @@ void variadic(OpContext& c) {
                         result, next);
   }
   if (type == "Mean") result = c.e.with("div", result, static_cast<double>(c.count()));
-  c.out(0, result);
+  result.widened = c.in(0).widened;
+  c.out(0, ordered(c.e, result));
 }
 
 void power(OpContext& c) {
   const Tensor& x = c.in(0);
   Tensor exponent = c.in(1);
+  if (is_uint64(exponent)) {
+    if (!is_float(x.dtype)) refuse("an exponent of type uint64 of integers");
+    return c.out(0, c.e.binary("pow", x, uint64_to_float(c.e, exponent, x.dtype)));
+  }
   const auto host = c.e.host(exponent, 1);
   if (host && host->baked && exponent.rank() <= x.rank()) {
     const double value = is_float(host->dtype)
@@ -223,6 +231,7 @@ void bitwise(OpContext& c) {
 
 void bit_shift(OpContext& c) {
   const bool left = c.s("direction", "") == "LEFT";
+  if (!left && is_uint64(c.in(0))) return c.out(0, unsigned_shift_right(c.e, c.in(0), c.in(1)));
   c.out(0, c.e.binary(left ? "bitwise_left_shift" : "bitwise_right_shift", c.in(0), c.in(1)));
 }
 
@@ -233,34 +242,38 @@ void where(OpContext& c) {
                           },
                           {}};
   const Tensor &condition = c.in(0), &a = c.in(1), &b = c.in(2);
-  if (auto value = fold(c.e, {condition, a, b}, a.dtype, host)) return c.out(0, *value);
-  if (a.dtype != b.dtype) throw Error(ErrorKind::kUser, "operands of different types");
-  c.out(0, c.e.where(condition, a, b));
+  const auto made = fold(c.e, {condition, a, b}, a.dtype, host);
+  if (!made && (a.dtype != b.dtype || a.widened != b.widened)) {
+    throw Error(ErrorKind::kUser, "operands of different types");
+  }
+  Tensor chosen = made ? *made : c.e.where(condition, a, b);
+  chosen.widened = a.widened;
+  c.out(0, std::move(chosen));
 }
 
-const RegisterOnnx ops{{"Add", arithmetic},
-                       {"Sub", arithmetic},
-                       {"Mul", arithmetic},
-                       {"Div", arithmetic},
-                       {"Equal", comparison},
-                       {"Less", comparison},
-                       {"Greater", comparison},
-                       {"LessOrEqual", comparison},
-                       {"GreaterOrEqual", comparison},
+const RegisterOnnx ops{{"Add", arithmetic, Widened::kCut},
+                       {"Sub", arithmetic, Widened::kCut},
+                       {"Mul", arithmetic, Widened::kCut},
+                       {"Div", arithmetic, Widened::kKept},
+                       {"Equal", comparison, Widened::kCompared},
+                       {"Less", comparison, Widened::kCompared},
+                       {"Greater", comparison, Widened::kCompared},
+                       {"LessOrEqual", comparison, Widened::kCompared},
+                       {"GreaterOrEqual", comparison, Widened::kCompared},
                        {"And", comparison},
                        {"Or", comparison},
                        {"Xor", comparison},
-                       {"Mod", mod},
-                       {"Max", variadic},
-                       {"Min", variadic},
+                       {"Mod", mod, Widened::kKept},
+                       {"Max", variadic, Widened::kKept},
+                       {"Min", variadic, Widened::kKept},
                        {"Sum", variadic},
                        {"Mean", variadic},
-                       {"Pow", power},
-                       {"BitwiseAnd", bitwise},
-                       {"BitwiseOr", bitwise},
-                       {"BitwiseXor", bitwise},
-                       {"BitShift", bit_shift},
-                       {"Where", where}};
+                       {"Pow", power, Widened::kExponent},
+                       {"BitwiseAnd", bitwise, Widened::kKept},
+                       {"BitwiseOr", bitwise, Widened::kKept},
+                       {"BitwiseXor", bitwise, Widened::kKept},
+                       {"BitShift", bit_shift, Widened::kCut},
+                       {"Where", where, Widened::kSaid}};
 
 }  // namespace
 }  // namespace tv::onnx

@@ -34,7 +34,7 @@ Tensor value_in(OpContext& c, size_t i) {
 
 /// The result in `dtype`, with the scale of input i and the zero point of the next.
 void quantise_out(OpContext& c, const Tensor& y, size_t i, DType dtype) {
-  c.out(0, quantized(c.e, y, one(c.e, scale_in(c, i)), one(c.e, c.maybe(i + 1)), dtype));
+  c.out(0, quantized(c.e, y, one(c.e, step_in(c, i)), one(c.e, c.maybe(i + 1)), dtype));
 }
 
 void binary(OpContext& c) {
@@ -162,49 +162,93 @@ Tensor unpacked(Emitter& e, const Tensor& pairs, const Expr& count) {
   return e.slice(all, all.rank() - 1, 0, count);
 }
 
+/// The rows that GatherBlockQuantized reads, as tv::dequantize takes them.
+struct Table {
+  Tensor elements, zero;
+  int64_t bits = 8, width = 0;
+};
+
+/// Elements of ONNX's types of 4 bits. Rows of an even size stay packed.
+Table of_nibbles(OpContext& c, const Tensor& data, const Tensor& scale, int64_t width) {
+  const Tensor zero = c.maybe(3);
+  if (!data.stored || !four_bits(*data.stored).yes || width % 2) return {data, zero, 8, width};
+  return {c.e.stored(packed_pairs(data.stored, false)),
+          unsigned_zero(c.e, zero, scale, four_bits(*data.stored).is_signed), 4, width};
+}
+
+/// Elements of 4 or 8 bits in uint8: without zero points half of their range is subtracted.
+Table of_bytes(OpContext& c, const Tensor& data, const Tensor& scale, int64_t bytes) {
+  const int64_t bits = c.i("bits", 4);
+  if (data.dtype != DType::kU8 || data.widened) refuse("data of another type than uint8 or int4");
+  if (bits != 4 && bits != 8) refuse("data of " + std::to_string(bits) + " bits");
+  Tensor zero = c.maybe(3);
+  if (zero.present && bits == 4) zero = unpacked(c.e, zero, scale.shape[1]);
+  if (!zero.present && bits == 8) zero = c.e.full(scale.shape, DType::kU8, 128);
+  return {data, zero, bits, bytes * 8 / bits};
+}
+
+/// Rows of a table whose blocks do not divide them: dequantised element by element.
+Tensor rows_of_cut_blocks(Emitter& e, const Table& from, const Tensor& scale, int64_t block,
+                          const Tensor& ids) {
+  const auto of_elements = [&](const Tensor& numbers) {  // one for each block
+    const Tensor rows = e.index(numbers, 0, ids);
+    const Expr count = rows.shape[0], blocks = rows.shape[1];
+    const Tensor each = e.expand(e.unsqueeze(rows, 2), {count, blocks, Expr(block)});
+    return e.slice(e.reshape(each, {count, blocks * Expr(block)}), 1, 0, Expr(from.width));
+  };
+  Tensor x = e.index(from.elements, 0, ids), zero = from.zero;
+  if (from.bits == 4) {
+    x = unpacked(e, x, Expr(from.width));
+    if (!zero.present) zero = e.full(scale.shape, DType::kU8, 8);
+  }
+  return dequantized(e, x, of_elements(scale), zero.present ? of_elements(zero) : zero);
+}
+
 /// Rows of a matrix of 4- or 8-bit integers, in blocks along its last dimension.
 void gather_block_quantized(OpContext& c) {
   Emitter& e = c.e;
   c.only({"bits", "block_size", "gather_axis", "quantize_axis"});
   const Tensor &data = c.in(0), &ids = c.in(1), &scale = scale_in(c, 2);
-  const int64_t bits = c.i("bits", 4), block = c.i("block_size", 128);
+  const int64_t block = c.i("block_size", 128);
   if (data.rank() != 2 || scale.rank() != 2 || c.axis("gather_axis", 0, 2) != 0 ||
       c.axis("quantize_axis", 1, 2) != 1) {
     refuse("what is no matrix with rows to gather, in blocks along them");
   }
-  if (data.dtype != DType::kU8 || data.widened) refuse("data of another type than uint8");
-  if (bits != 4 && bits != 8) refuse("data of " + std::to_string(bits) + " bits");
-  const auto bytes = data.shape[1].constant();
-  if (!bytes || block < 1) refuse("rows of a dynamic size");
-  const int64_t width = *bytes * 8 / bits;
-  if (width % block) refuse("rows that are no whole number of blocks");
-  e.equal(scale.shape[1], Expr(width / block));
-  Tensor zero = c.maybe(3);
-  if (zero.present && bits == 4) zero = unpacked(e, zero, scale.shape[1]);
-  if (!zero.present && bits == 8) zero = e.full(scale.shape, DType::kU8, 128);
-  const Tensor table = e.node("tv::dequantize",
-                              {e.arg("input", data), e.arg("scale", scale),
-                               e.arg("zero_point", zero), attr_arg("bits", Expr(bits))},
-                              scale.dtype, {data.shape[0], Expr(width)});
+  const auto size = data.shape[1].constant();
+  if (!size || block < 1) refuse("rows of a dynamic size");
+  const bool nibbles =
+      data.widened && stored_bytes(data.widened, 8) == 4 && small_float(data.widened).empty();
+  if (scale.widened || ids.widened) refuse("scales or places of a type that engines do not hold");
+  const Table from = nibbles ? of_nibbles(c, data, scale, *size) : of_bytes(c, data, scale, *size);
+  e.equal(scale.shape[1], Expr((from.width + block - 1) / block));
+  const Tensor places = e.reshape(ids, {product(ids.shape)});
   Shape shape = ids.shape;
-  shape.emplace_back(width);
-  c.out(0, e.reshape(e.index(table, 0, e.reshape(ids, {product(ids.shape)})), shape));
+  shape.emplace_back(from.width);
+  if (from.width % block) {
+    return c.out(0, e.reshape(rows_of_cut_blocks(e, from, scale, block, places), shape));
+  }
+  const Tensor table = e.node("tv::dequantize",
+                              {e.arg("input", from.elements), e.arg("scale", scale),
+                               e.arg("zero_point", from.zero), attr_arg("bits", Expr(from.bits))},
+                              scale.dtype, {data.shape[0], Expr(from.width)});
+  c.out(0, e.reshape(e.index(table, 0, places), shape));
 }
 
-const RegisterOnnx ops{{"com.microsoft::QLinearAdd", binary},
-                       {"com.microsoft::QLinearMul", binary},
-                       {"com.microsoft::QLinearSigmoid", sigmoid},
-                       {"com.microsoft::QLinearLeakyRelu", leaky_relu},
-                       {"com.microsoft::QLinearSoftmax", softmax},
-                       {"com.microsoft::QLinearConcat", concat},
-                       {"com.microsoft::QLinearWhere", where},
-                       {"com.microsoft::QLinearReduceMean", reduce_mean},
-                       {"com.microsoft::QLinearAveragePool", average_pool},
-                       {"com.microsoft::QLinearGlobalAveragePool", global_average_pool},
-                       {"com.microsoft::QGemm", gemm},
-                       {"com.microsoft::MatMulIntegerToFloat", matmul_integer_to_float},
-                       {"com.microsoft::DynamicQuantizeMatMul", dynamic_quantize_matmul},
-                       {"com.microsoft::GatherBlockQuantized", gather_block_quantized}};
+const RegisterOnnx ops{
+    {"com.microsoft::QLinearAdd", binary},
+    {"com.microsoft::QLinearMul", binary},
+    {"com.microsoft::QLinearSigmoid", sigmoid},
+    {"com.microsoft::QLinearLeakyRelu", leaky_relu},
+    {"com.microsoft::QLinearSoftmax", softmax},
+    {"com.microsoft::QLinearConcat", concat},
+    {"com.microsoft::QLinearWhere", where},
+    {"com.microsoft::QLinearReduceMean", reduce_mean},
+    {"com.microsoft::QLinearAveragePool", average_pool},
+    {"com.microsoft::QLinearGlobalAveragePool", global_average_pool},
+    {"com.microsoft::QGemm", gemm},
+    {"com.microsoft::MatMulIntegerToFloat", matmul_integer_to_float},
+    {"com.microsoft::DynamicQuantizeMatMul", dynamic_quantize_matmul},
+    {"com.microsoft::GatherBlockQuantized", gather_block_quantized, Widened::kRead}};
 
 }  // namespace
 }  // namespace tv::onnx

@@ -86,12 +86,9 @@ Window window_of(OpContext& c, const Tensor& x, const Tensor& weight) {
 /// Padding that the operator does not do itself.
 bool pads_apart(const Window& w) { return !w.symmetric() || !constant(w.before); }
 
-/// x with `zero`, a number, around it.
+/// x with `zero`, a tensor of one element, around it; without it 0.
 Tensor padded_by(Emitter& e, const Tensor& x, const Window& w, const Tensor& zero) {
-  const Tensor padded = e.pad(x, torch_pads(w), 0);
-  if (!zero.present) return padded;
-  const Tensor inside = e.pad(e.full(x.shape, DType::kBool, 1), torch_pads(w), 0);
-  return e.where(inside, padded, e.cast(e.reshape(zero, {}), x.dtype));
+  return zero.present ? e.pad(x, torch_pads(w), e.cast(zero, x.dtype)) : e.pad(x, torch_pads(w), 0);
 }
 
 }  // namespace

@@ -15,18 +15,27 @@ struct Term {
 Expr size_of(const Term& t, char label) { return t.x.shape[t.labels.find(label)]; }
 bool has(const std::string& labels, char label) { return labels.find(label) != std::string::npos; }
 
-// Labels for the dimensions of an ellipsis, the last one being the same in every operand.
+constexpr int64_t kMostDots = 20;
+
+// The labels of an ellipsis' dimensions are 1 to kMostDots, the last one being that of its last
+// dimension in every operand.
+bool is_dots(char label) { return label <= kMostDots; }
+char dots_label(int64_t from_the_end) { return static_cast<char>(kMostDots + 1 - from_the_end); }
+
 std::string labels_of(const std::string& text, int64_t rank) {
   std::string labels;
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] != '.') {
+      const bool is_letter =
+          (text[i] >= 'a' && text[i] <= 'z') || (text[i] >= 'A' && text[i] <= 'Z');
+      if (!is_letter) throw Error(ErrorKind::kUser, "a label that is no letter");
       labels += text[i];
       continue;
     }
     if (text.compare(i, 3, "...") != 0) throw Error(ErrorKind::kUser, "equation");
     const int64_t count = rank - static_cast<int64_t>(text.size() - 3);
-    if (count < 0 || count > 20) throw Error(ErrorKind::kUser, "equation of another rank");
-    for (int64_t k = 0; k < count; ++k) labels += static_cast<char>('0' + (20 - count + k));
+    if (count < 0 || count > kMostDots) throw Error(ErrorKind::kUser, "equation of another rank");
+    for (int64_t k = count; k > 0; --k) labels += dots_label(k);
     i += 2;
   }
   return labels;
@@ -70,6 +79,23 @@ Term summed(Emitter& e, Term t, const std::string& kept) {
   return {e.reduce("sum", t.x, gone, false), labels};
 }
 
+// Dimensions broadcast: without those of size 1 that are larger in the other
+// operand.
+Term without_ones(Emitter& e, const Term& t, const Term& other) {
+  Term made{t.x, {}};
+  Shape shape;
+  for (size_t i = 0; i < t.labels.size(); ++i) {
+    const char label = t.labels[i];
+    const bool stretches =
+        t.x.shape[i] == Expr(1) && has(other.labels, label) && size_of(other, label) != Expr(1);
+    if (stretches) continue;
+    made.labels += label;
+    shape.push_back(t.x.shape[i]);
+  }
+  if (shape.size() != t.x.shape.size()) made.x = e.reshape(t.x, shape);
+  return made;
+}
+
 Tensor ordered(Emitter& e, const Term& t, const std::string& order) {
   std::vector<int64_t> dims;
   for (char label : order) dims.push_back(static_cast<int64_t>(t.labels.find(label)));
@@ -109,6 +135,7 @@ void einsum(OpContext& c) {
   std::erase(equation, ' ');
   const size_t arrow = equation.find("->");
   std::vector<Term> terms;
+  std::string all;  // each label as often as it is written
   size_t at = 0;
   const std::string left = equation.substr(0, arrow);
   for (size_t i = 0; i < c.count(); ++i) {
@@ -118,16 +145,16 @@ void einsum(OpContext& c) {
     if (static_cast<int64_t>(term.labels.size()) != c.in(i).rank()) {
       throw Error(ErrorKind::kUser, "a term of another rank than its operand");
     }
+    all += term.labels;
     terms.push_back(without_repeats(e, std::move(term)));
     at = end + 1;
   }
   if (at <= left.size() || terms.empty()) throw Error(ErrorKind::kUser, "more terms than operands");
-  std::string all, result;
-  for (const Term& t : terms) all += t.labels;
+  std::string result;
   if (arrow != std::string::npos) {
     int64_t widest = 0;
     for (char label : all) {
-      if (label < 'A') widest = std::max<int64_t>(widest, 20 - (label - '0'));
+      if (is_dots(label)) widest = std::max<int64_t>(widest, kMostDots + 1 - label);
     }
     const std::string right = equation.substr(arrow + 2);
     const bool dots = has(right, '.');
@@ -137,7 +164,7 @@ void einsum(OpContext& c) {
     std::string sorted = all;
     std::sort(sorted.begin(), sorted.end());
     for (char label : sorted) {
-      if (label < 'A' ? !has(result, label) : std::count(all.begin(), all.end(), label) == 1) {
+      if (is_dots(label) ? !has(result, label) : std::count(all.begin(), all.end(), label) == 1) {
         result += label;
       }
     }
@@ -152,7 +179,8 @@ void einsum(OpContext& c) {
     std::string kept = result;
     for (size_t k = i + 1; k < terms.size(); ++k) kept += terms[k].labels;
     const Term a = summed(e, sum, kept + terms[i].labels);
-    sum = contracted(e, a, summed(e, terms[i], kept + a.labels), kept);
+    const Term b = summed(e, terms[i], kept + a.labels);
+    sum = contracted(e, without_ones(e, a, b), without_ones(e, b, a), kept);
   }
   c.out(0, ordered(e, summed(e, sum, result), result));
 }

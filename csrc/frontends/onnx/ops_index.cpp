@@ -288,9 +288,9 @@ void range(OpContext& c) {
   c.out(0, places);
 }
 
-const RegisterOnnx ops{{"Gather", gather},
-                       {"GatherElements", gather_elements},
-                       {"GatherND", gather_nd},
+const RegisterOnnx ops{{"Gather", gather, Widened::kMoved},
+                       {"GatherElements", gather_elements, Widened::kMoved},
+                       {"GatherND", gather_nd, Widened::kMoved},
                        {"ScatterElements", scatter_elements},
                        {"Scatter", scatter_elements},
                        {"ScatterND", scatter_nd},

@@ -36,6 +36,14 @@ double pad_value(OpContext& c) {
   return values.empty() ? 0 : values[0];
 }
 
+/// x with the value around it. That of bytes is their zero point, a weight that a refit may change.
+Tensor padded(OpContext& c, const Tensor& x, const std::vector<Expr>& pads) {
+  const bool given = c.opset() >= 11 && c.has(2);
+  const bool bytes = x.dtype == DType::kI8 || x.dtype == DType::kU8;
+  if (given && (bytes || !c.e.host(c.in(2)))) return c.e.pad(x, pads, c.in(2));
+  return c.e.pad(x, pads, pad_value(c));
+}
+
 void pad(OpContext& c) {
   Emitter& e = c.e;
   Tensor x = c.in(0);
@@ -60,7 +68,7 @@ void pad(OpContext& c) {
       all.push_back(before[d]);
       all.push_back(after[d]);
     }
-    if (x.dtype != DType::kBool) return c.out(0, e.pad(x, all, pad_value(c)));
+    if (x.dtype != DType::kBool) return c.out(0, padded(c, x, all));
     return c.out(0, e.cast(e.pad(e.cast(x, DType::kU8), all, pad_value(c)), DType::kBool));
   }
   for (size_t d = 0; d < x.shape.size(); ++d) {

@@ -6,6 +6,7 @@
 #include "csrc/frontends/onnx/host_ops.h"
 #include "csrc/frontends/onnx/quantised_values.h"
 #include "csrc/frontends/onnx/scales.h"
+#include "csrc/graph/quantising.h"
 
 namespace tv::onnx {
 namespace {
@@ -110,6 +111,21 @@ std::pair<double, double> range_of_widened(int32_t type) {
   return held == DType::kI8 ? std::pair(-values / 2, values / 2 - 1) : std::pair(0.0, values - 1);
 }
 
+bool is_one_number(Emitter& e, const Tensor& t) { return e.numel(t) == Expr(1); }
+
+Tensor quantize_node(Emitter& e, const Tensor& x, const Tensor& scale, const Tensor& zero,
+                     DType dtype) {
+  const Shape one(x.shape.size(), Expr(1));
+  const auto [least, most] = range_of(dtype);
+  Quantising q{.input = e.id(x),
+               .scale = e.id(e.reshape(scale, one)),
+               .zero_point = zero.present ? e.id(e.reshape(zero, one)) : kNoValue,
+               .least = static_cast<int64_t>(least),
+               .most = static_cast<int64_t>(most),
+               .divides = true};
+  return e.node("tv::quantize", quantising_args(q), dtype, x.shape);
+}
+
 void quantize(OpContext& c) {
   Emitter& e = c.e;
   const Tensor& x = c.in(0);
@@ -121,7 +137,7 @@ void quantize(OpContext& c) {
   const int32_t type = widened_result(c);
   if (!small_float(type).empty()) {
     if (c.has(2)) check_zero_codes(c);
-    const Tensor scale = e.cast(spread(c, scale_in(c, 1), x), DType::kF32);
+    const Tensor scale = e.cast(spread(c, step_in(c, 1), x), DType::kF32);
     const Tensor steps = e.div(e.cast(x, DType::kF32), scale);
     return c.out(0, encoded(e, steps, type, c.i("saturate", 1) != 0));
   }
@@ -132,7 +148,10 @@ void quantize(OpContext& c) {
   if (c.has_attr("precision") && c.i("precision", 0) != 0 && c.i("precision", 1) != 1) {
     refuse("precision of another type than float");
   }
-  const Tensor scale = spread(c, scale_in(c, 1), x);
+  const Tensor scale = spread(c, step_in(c, 1), x);
+  if (!type && is_one_number(e, scale) && (dtype == DType::kI8 || dtype == DType::kU8)) {
+    return c.out(0, quantize_node(e, x, scale, zero, dtype));
+  }
   if (!type) return c.out(0, quantized(e, x, scale, zero, dtype));
   const Tensor steps = e.div(e.cast(x, DType::kF32), e.cast(scale, DType::kF32));
   Tensor made = stepped_to(e, steps, zero, dtype, range_of_widened(type));
@@ -147,6 +166,12 @@ Tensor dequantized(Emitter& e, const Tensor& x, const Tensor& scale, const Tenso
   const Tensor shifted = zero.present ? e.sub(wide, e.cast(zero, DType::kI32)) : wide;
   const Tensor y = e.mul(e.cast(shifted, DType::kF32), e.cast(scale, DType::kF32));
   return e.cast(y, scale.dtype);
+}
+
+Tensor unsigned_zero(Emitter& e, const Tensor& zero, const Tensor& scale, bool is_signed) {
+  if (!is_signed) return zero.present ? zero : e.full(scale.shape, DType::kU8, 0);
+  if (!zero.present) return {};
+  return e.cast(e.with("add", e.cast(zero, DType::kI32), 8), DType::kU8);
 }
 
 namespace {
@@ -171,13 +196,6 @@ Tensor scale_of_blocks(OpContext& c, const Tensor& x) {
   if (!blocks.present) return blocks;
   blocks.widened = c.in(1).widened;
   return decoded(c.e, blocks);
-}
-
-/// Zero points of 4-bit integers that packed_pairs has made unsigned; none: 8.
-Tensor unsigned_zero(Emitter& e, const Tensor& zero, const Tensor& scale, bool is_signed) {
-  if (!is_signed) return zero.present ? zero : e.full(scale.shape, DType::kU8, 0);
-  if (!zero.present) return {};
-  return e.cast(e.with("add", e.cast(zero, DType::kI32), 8), DType::kU8);
 }
 
 /// The type of the result, where scales are codes, too.
@@ -235,6 +253,7 @@ Tensor kept_quantised(OpContext& c, const Tensor& x) {
 void dequantize(OpContext& c) {
   const Tensor& x = c.in(0);
   const Tensor& scale = scale_in(c, 1);
+  if (is_uint64(x.widened)) refuse("input 0 is of type uint64");
   check_parameters(c);
   if (c.has(2) && !small_float(c.in(0).widened).empty()) check_zero_codes(c);
   if (const Tensor kept = kept_in_four_bits(c, x); kept.present) return c.out(0, kept);
@@ -280,7 +299,10 @@ Tensor of_rows(Emitter& e, const Tensor& zero, const Expr& rows) {
   return e.reshape(zero, {e.numel(zero), Expr(1)});
 }
 
-Shape batch_of(const Tensor& x) { return {x.shape.begin(), x.shape.end() - 2}; }
+Shape batch_of(const Tensor& x) {
+  if (x.rank() < 2) throw Error(ErrorKind::kUser, "got a scalar, want a matrix or a vector");
+  return {x.shape.begin(), x.shape.end() - 2};
+}
 
 /// The batch of both, as torch broadcasts them.
 Shape common_batch(const Tensor& a, const Tensor& b) {
@@ -354,14 +376,14 @@ void qlinear_matmul(OpContext& c) {
   const Tensor sum = e.cast(integer_matmul(e, c.in(0), c.in(2), c.in(3), c.in(5)), DType::kF32);
   const Tensor scale = e.div(e.mul(e.cast(along_rows(e, scale_in(c, 1), c.in(0)), DType::kF32),
                                    e.cast(scale_in(c, 4), DType::kF32)),
-                             e.cast(scale_in(c, 6), DType::kF32));
+                             e.cast(step_in(c, 6), DType::kF32));
   c.out(0, stepped(e, e.mul(sum, scale), c.in(7), c.in(7).dtype));
 }
 
-const RegisterOnnx ops{{"QuantizeLinear", quantize},
+const RegisterOnnx ops{{"QuantizeLinear", quantize, Widened::kSaid},
                        {"com.microsoft::QuantizeLinear", quantize},
-                       {"com.microsoft::DequantizeLinear", dequantize},
-                       {"DequantizeLinear", dequantize},
+                       {"com.microsoft::DequantizeLinear", dequantize, Widened::kRead},
+                       {"DequantizeLinear", dequantize, Widened::kRead},
                        {"DynamicQuantizeLinear", dynamic_quantize},
                        {"MatMulInteger", matmul_integer},
                        {"QLinearMatMul", qlinear_matmul}};

@@ -45,7 +45,7 @@ Tensor qlinear_conv_of(OpContext& c, const Tensor& x) {
   const auto wide = [&](const Tensor& t) { return e.cast(t, DType::kF32); };
   const Tensor scale =
       e.div(e.mul(one(e, wide(scale_in(c, 1))), along_channels(e, wide(scale_in(c, 4)), rank, 1)),
-            one(e, wide(scale_in(c, 6))));
+            one(e, wide(step_in(c, 6))));
   const DType dtype = c.in(7).dtype;
   if (dtype != DType::kU8 && dtype != DType::kI8) {
     refuse("a zero point of type " + std::string(name(dtype)));

@@ -1,5 +1,7 @@
-// Recurrent networks, unrolled over the sequence, and linear attention.
+// Recurrent networks and linear attention.
 
+#include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "csrc/frontends/onnx/host_ops.h"
@@ -26,6 +28,19 @@ Tensor activation(OpContext& c, const std::string& name, const Tensor& x) {
     return e.clamp(e.with("add", e.with("mul", x, 0.2f), 0.5), 0, 1);
   }
   refuse("activation " + name);
+}
+
+/// Their names as `activation` has them: ONNX Runtime takes them in any case.
+std::vector<std::string> activations_of(const OpContext& c) {
+  constexpr const char* kNames[] = {"Sigmoid", "Tanh", "Relu", "Softsign", "HardSigmoid"};
+  const auto same = [](char a, char b) { return std::tolower(a) == std::tolower(b); };
+  std::vector<std::string> names = c.strings("activations");
+  for (std::string& name : names) {
+    for (const std::string known : kNames) {
+      if (std::ranges::equal(name, known, same)) name = known;
+    }
+  }
+  return names;
 }
 
 // One direction of one layer. Gates are in ONNX's order; weights are of one direction.
@@ -118,7 +133,7 @@ Layer layer_of(OpContext& c, const Kind& kind, int64_t d, int64_t directions, co
   }
   l.reverse = d == 1 || c.s("direction", "forward") == "reverse";
   l.activations = kind.activations;
-  const auto given = c.strings("activations");
+  const auto given = activations_of(c);
   const size_t each = kind.activations.size();
   if (!given.empty()) {
     if (given.size() != each * static_cast<size_t>(directions)) {
@@ -133,6 +148,95 @@ Layer layer_of(OpContext& c, const Kind& kind, int64_t d, int64_t directions, co
   return l;
 }
 
+// --- as a loop on the device: tv::recurrent and tv::lstm ---
+
+/// Why a node has to be unrolled, or "".
+std::string not_looped(const OpContext& c, const Kind& kind) {
+  for (const char* name : {"clip", "activation_alpha", "activation_beta"}) {
+    if (c.has_attr(name)) return name;
+  }
+  if (c.has(7)) return "peepholes";
+  if (c.i("input_forget", 0) != 0) return "input_forget";
+  const auto given = activations_of(c);
+  for (size_t i = 0; i < given.size(); ++i) {
+    const bool relu = kind.gates == 1 && given[i] == "Relu";
+    if (!relu && given[i] != kind.activations[i % kind.activations.size()]) {
+      return "activation " + given[i];
+    }
+  }
+  return "";
+}
+
+/// Whether a node is tv::recurrent: what can be, but for what can be unrolled of states that a
+/// workgroup of some devices does not hold, or that CPU drivers read slowly.
+bool loops(const OpContext& c, const Kind& kind) {
+  constexpr int64_t kMostEverywhere = 1344, kSmall = 64, kVector = 4;
+  if (!not_looped(c, kind).empty()) return false;
+  const auto steps = dim(c.in(0), c.i("layout", 0) != 0 ? 1 : 0).constant();
+  const auto size = dim(c.in(2), 2).constant();
+  return !steps || *steps > 4096 || *steps == 0 ||
+         (size && *size <= kMostEverywhere && (*size <= kSmall || *size % kVector == 0));
+}
+
+void looped(OpContext& c, const Kind& kind) {
+  if (const std::string reason = not_looped(c, kind); !reason.empty()) {
+    refuse(reason + " beside sequence_lens");
+  }
+  Emitter& e = c.e;
+  const bool batch_first = c.i("layout", 0) != 0;
+  const auto by_steps = [&](const Tensor& t) { return batch_first ? e.transpose(t, 0, 1) : t; };
+  const auto directions = dim(c.in(1), 0).constant(), size = dim(c.in(2), 2).constant();
+  if (!directions || *directions < 1 || *directions > 2)
+    throw Error(ErrorKind::kUser, "directions");
+  if (!size) refuse("a hidden size that is not known");
+  const Expr steps = dim(c.in(0), batch_first ? 1 : 0), batch = dim(c.in(0), batch_first ? 0 : 1);
+  const DType dtype = c.in(0).dtype;
+  const Shape state_shape = {batch, Expr(*size)};
+  const auto activations = activations_of(c);
+  std::vector<Tensor> all, hidden, cell;
+  for (int64_t d = 0; d < *directions; ++d) {
+    const auto own = [&](size_t i) { return c.has(i) ? e.select(c.in(i), 0, d) : Tensor{}; };
+    const auto state = [&](size_t i) {
+      return c.has(i) ? e.select(by_steps(c.in(i)), 0, d) : e.full(state_shape, dtype, 0);
+    };
+    const Tensor bias = own(3);
+    const int64_t rows = kind.gates * *size;
+    const auto half = [&](int64_t i) {
+      return bias.present ? e.slice(bias, 0, i * rows, (i + 1) * rows) : bias;
+    };
+    std::string name = "LSTM", order = "iofg";
+    if (kind.gates == 3) {
+      name = c.i("linear_before_reset", 0) != 0 ? "GRU" : "GRU_RESET_FIRST";
+      order = "zrn";
+    } else if (kind.gates == 1) {
+      const auto at = static_cast<size_t>(d);
+      name = at < activations.size() && activations[at] == "Relu" ? "RELU" : "TANH";
+      order = "h";
+    }
+    const Tensor gates = by_steps(product(e, c.in(0), own(1), half(0)));
+    const bool reverse = d == 1 || c.s("direction", "forward") == "reverse";
+    const Shape y = {steps, batch, Expr(*size)};
+    std::vector<std::pair<DType, Shape>> outputs = {{dtype, y}, {dtype, state_shape}};
+    if (kind.gates == 4) outputs.emplace_back(dtype, state_shape);
+    std::vector<Arg> args = {e.arg("gates", gates), e.arg("weight", own(2)), e.arg("bias", half(1)),
+                             e.arg("hidden", state(5))};
+    if (kind.gates == 4) args.push_back(e.arg("cell", state(6)));
+    args.insert(args.end(), {e.arg("lengths", c.maybe(4)), attr_arg("kind", name),
+                             attr_arg("order", order), attr_arg("reverse", reverse)});
+    const auto made =
+        e.nodes(kind.gates == 4 ? "tv::lstm" : "tv::recurrent", std::move(args), outputs);
+    all.push_back(made[0]);
+    hidden.push_back(made[1]);
+    if (kind.gates == 4) cell.push_back(made[2]);
+  }
+  if (c.wants(0)) {
+    const Tensor y = e.stack(all, 1);  // (sequence, directions, batch, size)
+    c.out(0, batch_first ? e.permute(y, {2, 0, 1, 3}) : y);
+  }
+  if (c.wants(1)) c.out(1, by_steps(e.stack(hidden, 0)));
+  if (c.wants(2)) c.out(2, by_steps(e.stack(cell, 0)));
+}
+
 void recurrent(OpContext& c) {
   static const std::map<std::string, Kind> kinds = {
       {"RNN", {1, {"Tanh"}, rnn_step}},
@@ -140,6 +244,7 @@ void recurrent(OpContext& c) {
       {"LSTM", {4, {"Sigmoid", "Tanh", "Tanh"}, lstm_step}}};
   const Kind& kind = kinds.at(c.type());
   Emitter& e = c.e;
+  if (c.has(4) || loops(c, kind)) return looped(c, kind);
   const bool batch_first = c.i("layout", 0) != 0;
   if (batch_first && (c.has(5) || c.has(6))) refuse("initial states with layout 1");
   const Tensor x = batch_first ? e.transpose(c.in(0), 0, 1) : c.in(0);
@@ -147,7 +252,6 @@ void recurrent(OpContext& c) {
   const auto directions = dim(c.in(1), 0).constant();
   if (!directions || *directions < 1 || *directions > 2)
     throw Error(ErrorKind::kUser, "directions");
-  if (c.has(4)) refuse("sequence_lens");
   std::vector<std::vector<Tensor>> rows(static_cast<size_t>(steps));
   std::vector<Tensor> hidden, cell;
   for (int64_t d = 0; d < *directions; ++d) {

@@ -5,6 +5,8 @@
 #include <numeric>
 
 #include "csrc/frontends/onnx/host_ops.h"
+#include "csrc/frontends/onnx/small_float.h"
+#include "csrc/frontends/onnx/uint64.h"
 
 namespace tv::onnx {
 namespace {
@@ -163,13 +165,15 @@ void running(OpContext& c) {
 
 void top_k(OpContext& c) {
   const Tensor& x = c.in(0);
+  if (!small_float(x.widened).empty()) refuse("input 0 is of type " + type_name(x.widened));
   const int64_t axis = c.axis("axis", -1, x.rank());
   const Expr k = c.opset() < 10 ? Expr(c.i("k", 1)) : c.known(1).at(0);
   const auto [low, high] = bounds(c.e, x.shape[static_cast<size_t>(axis)] - k);
   if (high < 0) throw Error(ErrorKind::kUser, "k is larger than the dimension");
   c.e.require(x.shape[static_cast<size_t>(axis)], Relation::kAtLeast, k);
-  const auto [values, indices] = c.e.topk(x, k, axis, c.i("largest", 1) != 0);
-  c.out(0, values);
+  auto [values, indices] = c.e.topk(ordered(c.e, x), k, axis, c.i("largest", 1) != 0);
+  values.widened = x.widened;
+  c.out(0, ordered(c.e, values));
   c.out(1, indices);
 }
 
@@ -178,7 +182,7 @@ const RegisterOnnx ops{
     {"ReduceMin", reduce},       {"ReduceProd", reduce},      {"ReduceL1", reduce},
     {"ReduceL2", reduce},        {"ReduceSumSquare", reduce}, {"ReduceLogSum", reduce},
     {"ReduceLogSumExp", reduce}, {"ArgMax", arg_reduce},      {"ArgMin", arg_reduce},
-    {"CumSum", running},         {"CumProd", running},        {"TopK", top_k}};
+    {"CumSum", running},         {"CumProd", running},        {"TopK", top_k, Widened::kSaid}};
 
 }  // namespace
 }  // namespace tv::onnx

@@ -18,6 +18,9 @@ struct Rule {
   bool exclude_outside = false, antialias = false;
 };
 
+/// Before opset 11: the one above where an axis shrinks, else the one below.
+constexpr const char* kNearestOf10 = "of opset 10";
+
 struct Axis {
   int64_t in = 1, out = 1;
   double scale = 1;    ///< out / in, or as it was given
@@ -45,8 +48,9 @@ double source_of(const Rule& rule, const Axis& a, int64_t i) {
   throw Error(ErrorKind::kUser, "coordinate_transformation_mode " + t);
 }
 
-int64_t nearest_of(const Rule& rule, double x) {
+int64_t nearest_of(const Rule& rule, const Axis& a, double x) {
   const double floor = std::floor(x), ceil = std::ceil(x);
+  if (rule.nearest == kNearestOf10) return static_cast<int64_t>(a.scale < 1 ? ceil : floor);
   if (rule.nearest == "floor") return static_cast<int64_t>(floor);
   if (rule.nearest == "ceil") return static_cast<int64_t>(ceil);
   if (rule.nearest == "round_prefer_ceil") return static_cast<int64_t>(std::floor(x + 0.5));
@@ -62,7 +66,8 @@ double cubic_weight(double a, double x) {
 
 // Weights of the input's elements for output i; places outside count for the nearest inside.
 std::vector<std::pair<int64_t, double>> taps(const Rule& rule, const Axis& a, double x) {
-  if (rule.mode == "nearest") return {{std::clamp<int64_t>(nearest_of(rule, x), 0, a.in - 1), 1}};
+  if (rule.mode == "nearest")
+    return {{std::clamp<int64_t>(nearest_of(rule, a, x), 0, a.in - 1), 1}};
   const bool cubic = rule.mode == "cubic";
   const double narrow = rule.antialias ? std::min(a.scale, 1.0) : 1.0;
   const double reach = (cubic ? 2 : 1) / narrow;
@@ -148,7 +153,10 @@ std::optional<Whole> whole_operator(const Rule& rule, const std::vector<Axis>& a
   if (rule.antialias || rule.exclude_outside) return std::nullopt;
   if (rule.mode == "nearest") {
     if (!all(exact_ratio)) return std::nullopt;
-    if (t == "asymmetric" && rule.nearest == "floor") return Whole{.name = "upsample_nearest"};
+    const bool below = rule.nearest == "floor" ||
+                       (rule.nearest == kNearestOf10 &&
+                        std::ranges::all_of(axes, [](const Axis& a) { return a.scale >= 1; }));
+    if (t == "asymmetric" && below) return Whole{.name = "upsample_nearest"};
     const bool centres = t == "half_pixel" || t == "pytorch_half_pixel";
     if (!centres || rule.nearest != "round_prefer_ceil") return std::nullopt;
     return Whole{.name = "_upsample_nearest_exact"};
@@ -212,7 +220,7 @@ Rule rule_of(OpContext& c) {
             .antialias = c.i("antialias", 0) != 0};
   if (c.type() == "Upsample" || c.opset() < 11) {
     rule.transform = "asymmetric";
-    rule.nearest = "floor";
+    rule.nearest = kNearestOf10;
   }
   if (rule.mode != "nearest" && rule.mode != "linear" && rule.mode != "cubic") {
     throw Error(ErrorKind::kUser, "mode " + rule.mode);

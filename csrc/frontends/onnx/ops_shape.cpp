@@ -377,21 +377,32 @@ void constant_of_shape(OpContext& c) {
     if (size) dims.push_back(*size);
   }
   const int64_t count = checked_count(dims, "shape");
-  if (known && count <= (is_float(host->dtype) ? 256 : kMaxHostElements)) {
-    return c.out(0, pick(c.e, *host, dims, std::vector<int64_t>(static_cast<size_t>(count), 0)));
-  }
   const DType dtype = host->dtype;
-  c.out(0, is_float(dtype) ? c.e.full(shape, dtype, host->floats[0])
-                           : c.e.full_expr(shape, dtype, host->ints[0]));
+  Tensor made;
+  if (known && count <= (is_float(dtype) ? 256 : kMaxHostElements)) {
+    made = pick(c.e, *host, dims, std::vector<int64_t>(static_cast<size_t>(count), 0));
+  } else {
+    made = is_float(dtype) ? c.e.full(shape, dtype, host->floats[0])
+                           : c.e.full_expr(shape, dtype, host->ints[0]);
+  }
+  made.widened = value.widened;
+  c.out(0, std::move(made));
 }
 
-const RegisterOnnx ops{{"Shape", shape},         {"Size", size},
-                       {"Reshape", reshape},     {"Flatten", flatten},
-                       {"Squeeze", squeeze},     {"Unsqueeze", unsqueeze},
-                       {"Transpose", transpose}, {"Concat", concat},
-                       {"Slice", slice},         {"Split", split},
-                       {"Expand", expand},       {"Tile", tile},
-                       {"Constant", constant},   {"ConstantOfShape", constant_of_shape}};
+const RegisterOnnx ops{{"Shape", shape, Widened::kRead},
+                       {"Size", size, Widened::kRead},
+                       {"Reshape", reshape, Widened::kMoved},
+                       {"Flatten", flatten, Widened::kMoved},
+                       {"Squeeze", squeeze, Widened::kMoved},
+                       {"Unsqueeze", unsqueeze, Widened::kMoved},
+                       {"Transpose", transpose, Widened::kMoved},
+                       {"Concat", concat, Widened::kKept},
+                       {"Slice", slice, Widened::kMoved},
+                       {"Split", split, Widened::kMoved},
+                       {"Expand", expand, Widened::kMoved},
+                       {"Tile", tile, Widened::kMoved},
+                       {"Constant", constant, Widened::kSaid},
+                       {"ConstantOfShape", constant_of_shape, Widened::kSaid}};
 
 }  // namespace
 }  // namespace tv::onnx

@@ -4,6 +4,7 @@
 
 #include "csrc/frontends/onnx/host_ops.h"
 #include "csrc/frontends/onnx/scales.h"
+#include "csrc/frontends/onnx/uint64.h"
 
 namespace tv::onnx {
 namespace {
@@ -20,7 +21,6 @@ const std::map<std::string, std::string>& aten_names() {
                                                            {"Floor", "floor"},
                                                            {"Ceil", "ceil"},
                                                            {"Round", "round"},
-                                                           {"Sign", "sign"},
                                                            {"Sin", "sin"},
                                                            {"Cos", "cos"},
                                                            {"Tan", "tan"},
@@ -83,6 +83,14 @@ void unary(OpContext& c) {
   c.out(0, c.e.unary(aten_names().at(c.type()), x));
 }
 
+/// NaN's sign is NaN; ATen's is 0.
+void sign(OpContext& c) {
+  const Tensor& x = c.in(0);
+  if (auto value = fold(c.e, {x}, x.dtype, host_unary(c.type(), c.e))) return c.out(0, *value);
+  const Tensor made = c.e.unary("sign", x);
+  c.out(0, is_float(x.dtype) ? c.e.where(c.e.test("isnan", x), x, made) : made);
+}
+
 void logical_not(OpContext& c) {
   const HostFunction host{[](const std::vector<Expr>& v) -> std::optional<Expr> {
                             if (!v[0].is_constant()) return std::nullopt;
@@ -122,22 +130,33 @@ Tensor cast_to(OpContext& c, const Tensor& x, DType to) {
   return c.e.cast(x, to);
 }
 
+/// What a float becomes where an integer type is held in a wider one.
+Tensor whole_of(OpContext& c, const Tensor& x, int32_t type) {
+  const Tensor number = decoded(c.e, x);
+  if (!is_float(number.dtype)) return number;
+  return is_uint64(type) ? uint64_of_float(c.e, number) : c.e.cast(number, DType::kI64);
+}
+
 /// x in an ONNX type; `type` may be one of small floats, which are held as their codes.
 Tensor cast_to_type(OpContext& c, const Tensor& x, int32_t type, DType to) {
+  if (is_uint64(x) && (is_float(to) || !small_float(type).empty())) {
+    const Tensor number = uint64_to_float(c.e, x, is_float(to) ? to : DType::kF32);
+    return is_float(to) ? number : encoded(c.e, number, type, c.i("saturate", 1) != 0);
+  }
   if (!small_float(type).empty()) {
     return x.widened == type ? x : encoded(c.e, x, type, c.i("saturate", 1) != 0);
   }
   if (to == DType::kOther) {  // integers in a wider type
     if (!widened_type(type)) refuse("tensors of type " + type_name(type));
     if (x.widened == type) return x;
-    const Tensor whole = is_float(x.dtype) || !small_float(x.widened).empty()
-                             ? c.e.cast(decoded(c.e, x), DType::kI64)
-                             : x;
-    return wrapped(c.e, whole, type);
+    Tensor made = wrapped(c.e, whole_of(c, x, type), type);
+    // Outside of engines both are stored in their own ways.
+    if (made.id != kNoValue && made.id == x.id) made = c.e.copy(made);
+    made.widened = type;
+    return made;
   }
   if (!small_float(x.widened).empty()) return c.e.cast(decoded(c.e, x), to);
   Tensor made = cast_to(c, x, to);
-  // Outside of engines both are stored in their own ways.
   if (x.widened && made.id != kNoValue && made.id == x.id) made = c.e.copy(made);
   made.widened = 0;
   return made;
@@ -157,12 +176,32 @@ void cast(OpContext& c) {
   c.out(0, cast_to_type(c, c.in(0), type, dtype_of(type)));
 }
 
+/// The signed type with the bits of uint16, uint32 or uint64; nullopt for any other.
+std::optional<DType> signed_of(int32_t type) {
+  if (!widened_type(type) || !small_float(type).empty()) return std::nullopt;
+  switch (stored_bytes(type, 1)) {
+    case 2:
+      return DType::kI16;
+    case 4:
+      return DType::kI32;
+    case 8:
+      return DType::kI64;
+    default:  // of less than a byte
+      return std::nullopt;
+  }
+}
+
 void bit_cast(OpContext& c) {
   const int32_t type = type_to(c);
-  const Tensor& x = c.in(0);
-  const DType to = held_dtype(type);
+  Tensor x = c.in(0);
+  const auto made_signed = signed_of(type), was_signed = signed_of(x.widened);
+  const DType to = made_signed.value_or(held_dtype(type));
   if (to == DType::kOther) refuse("tensors of type " + type_name(type));
-  if (x.widened && !is_held_as_codes(x.widened)) refuse("input 0 is of " + type_name(x.widened));
+  if (was_signed) {
+    x = c.e.cast(x, *was_signed);
+  } else if (x.widened && !is_held_as_codes(x.widened)) {
+    refuse("input 0 is of " + type_name(x.widened));
+  }
   if (size_bytes(to) != size_bytes(x.dtype)) {
     throw Error(ErrorKind::kUser, "bits of " + std::string(name(x.dtype)) + " as " +
                                       type_name(type) + ", which has others");
@@ -171,7 +210,8 @@ void bit_cast(OpContext& c) {
   Tensor made = x.dtype == to ? c.e.copy(x)
                               : c.e.node("aten::view.dtype", {c.e.arg("self", x), dtype_arg(to)},
                                          to, x.shape);
-  made.widened = is_held_as_codes(type) ? type : 0;
+  if (made_signed) made = wrapped(c.e, made, type);
+  made.widened = made_signed || is_held_as_codes(type) ? type : 0;
   c.out(0, made);
 }
 
@@ -293,11 +333,12 @@ void clip(OpContext& c) {
 
 const RegisterOnnx ops{{"Not", logical_not},
                        {"IsNaN", is_nan},
+                       {"Sign", sign},
                        {"IsInf", is_inf},
-                       {"BitCast", bit_cast},
-                       {"Cast", cast},
-                       {"CastLike", cast_like},
-                       {"Identity", identity},
+                       {"BitCast", bit_cast, Widened::kSaid},
+                       {"Cast", cast, Widened::kSaid},
+                       {"CastLike", cast_like, Widened::kSaid},
+                       {"Identity", identity, Widened::kMoved},
                        {"Dropout", dropout},
                        {"LeakyRelu", leaky_relu},
                        {"Elu", elu},
@@ -311,11 +352,12 @@ const RegisterOnnx ops{{"Not", logical_not},
                        {"Gelu", gelu},
                        {"Swish", swish},
                        {"PRelu", prelu},
-                       {"Clip", clip}};
+                       {"Clip", clip},
+                       {"BitwiseNot", unary, Widened::kCut}};
 
 struct RegisterUnary {
   RegisterUnary() {
-    for (const auto& [name, aten] : aten_names()) translations().emplace(name, unary);
+    for (const auto& [name, aten] : aten_names()) translations().emplace(name, OnnxOperator{unary});
   }
 } const registered;
 

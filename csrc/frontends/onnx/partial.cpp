@@ -10,8 +10,6 @@
 namespace tv::onnx {
 namespace {
 
-constexpr int64_t kMaxShapeElements = 64;  // of an input that sets shapes
-
 using Names = std::set<std::string>;
 
 // Names that a body reads of the graphs around it.
@@ -105,7 +103,8 @@ bool Importer::is_of_its_type(const onnx_proto::NodeProto& node, const std::stri
     return std::none_of(results.begin(), results.end(),
                         [&](const auto& result) { return result.name() == name; });
   }
-  if (value.widened && options_.widened) return found == infos_.end() || type == value.widened;
+  if (value.widened && is_wider_at_border(value.widened))
+    return found == infos_.end() || type == value.widened;
   // Codes are handed on as the numbers that they stand for, others would be as they are.
   if (!small_float(value.widened).empty()) {
     return is_held_as_codes(value.widened) && type == value.widened;
@@ -117,6 +116,7 @@ bool Importer::is_of_its_type(const onnx_proto::NodeProto& node, const std::stri
 }
 
 std::string Importer::reason_to_leave_out(const FileNode& as, const Scope& scope) const {
+  if (result_.opset > kNewestOpset) return newer_opset(result_.opset);
   const auto given = options_.left_out.find(static_cast<int32_t>(result_.nodes.size()));
   if (given != options_.left_out.end()) return given->second;
   for (const std::string& name : as.reads) {
@@ -205,11 +205,17 @@ int32_t Importer::widened_in_file(const std::string& name) const {
 }
 
 DType Importer::dtype_at_border(int32_t type) const {
-  return options_.widened ? dtype_of(type, /*as_weight=*/true) : held_dtype(type);
+  return is_wider_at_border(type) ? dtype_of(type, /*as_weight=*/true) : held_dtype(type);
+}
+
+bool Importer::is_wider_at_border(int32_t type) const {
+  using T = onnx_proto::TensorProto;
+  const bool is_unsigned = type == T::UINT16 || type == T::UINT32 || type == T::UINT64;
+  return options_.widened || (options_.unsigned_integers && is_unsigned);
 }
 
 int32_t Importer::widened_at_border(int32_t type) const {
-  return options_.widened || is_held_as_codes(type) ? widened_type(type) : 0;
+  return is_wider_at_border(type) || is_held_as_codes(type) ? widened_type(type) : 0;
 }
 
 // A size that only a run tells; equal names stand for equal sizes.
@@ -257,7 +263,7 @@ void Importer::want_value(const Tensor& tensor) {
     if (value.kind == ValueKind::kInput) {
       const int64_t count = product(value.shape).constant().value_or(0);
       const bool holds_sizes = value.dtype != DType::kOther && value.dtype != DType::kBool;
-      if (!holds_sizes || value.shape.size() > 1 || count > kMaxShapeElements) return;
+      if (!holds_sizes || value.shape.size() > 1 || count > kMostShapeElements) return;
       found.insert(value.name);
     } else if (value.kind == ValueKind::kNode) {
       const Node& node = graph.nodes.at(static_cast<size_t>(made_by.at(static_cast<size_t>(v))));
@@ -279,7 +285,7 @@ void Importer::set_partial_outputs(const Scope& scope) {
     const Tensor* value = scope.find(output.name());
     if (!value) fail_without_maker(output.name());
     result_.outputs.push_back(
-        {output.name(), value->dtype, value->shape, small_float(value->widened)});
+        {output.name(), value->dtype, value->shape, border_format(value->widened)});
     const ValueId id = value->id;
     if (id == kNoValue || result_.graph.value(id).kind != ValueKind::kNode) continue;
     if (taken.insert(id).second) {

@@ -6,9 +6,13 @@
 
 namespace tv::onnx {
 
-/// Input i, a scale: throws Error(kUser), naming it, where its values are in the file and one is
-/// zero, negative or no finite number.
+/// Input i, a scale of integers that are read: throws Error(kUser), naming it, where its values are
+/// in the file and one is no finite number. Zero and negative ones are numbers like others.
 const Tensor& scale_in(OpContext& c, size_t i);
+
+/// Input i, the scale that floats are divided by to quantise them: as scale_in, and where one is
+/// zero or negative.
+const Tensor& step_in(OpContext& c, size_t i);
 
 /// The numbers that a tensor of codes stands for, as float32; any other tensor itself.
 Tensor decoded(Emitter& e, const Tensor& x);

@@ -32,7 +32,7 @@ constexpr TypeInfo kTypes[] = {{"undefined", DType::kOther, DType::kOther, 0},
                                {"float16", DType::kF16, DType::kF16, 16},
                                {"double", DType::kF64, DType::kF64, 64},
                                {"uint32", DType::kOther, DType::kI64, 32},
-                               {"uint64", DType::kOther, DType::kOther, 64},
+                               {"uint64", DType::kOther, DType::kI64, 64},
                                {"complex64", DType::kOther, DType::kOther, 0},
                                {"complex128", DType::kOther, DType::kOther, 0},
                                {"bfloat16", DType::kBF16, DType::kBF16, 16},
@@ -52,9 +52,9 @@ const TypeInfo& info(int32_t type) {
   return kTypes[known ? type : 0];
 }
 
-constexpr int32_t kUint8 = 2, kUint16 = 4, kUint32 = 12, kFloat8E4M3FN = 17, kFloat8E4M3FNUZ = 18,
-                  kFloat8E5M2 = 19, kFloat8E5M2FNUZ = 20, kUint4 = 21, kInt4 = 22, kFloat4E2M1 = 23,
-                  kFloat8E8M0 = 24, kUint2 = 25, kInt2 = 26;
+constexpr int32_t kUint8 = 2, kUint16 = 4, kUint32 = 12, kUint64 = 13, kFloat8E4M3FN = 17,
+                  kFloat8E4M3FNUZ = 18, kFloat8E5M2 = 19, kFloat8E5M2FNUZ = 20, kUint4 = 21,
+                  kInt4 = 22, kFloat4E2M1 = 23, kFloat8E8M0 = 24, kUint2 = 25, kInt2 = 26;
 
 template <class T>
 T at(std::span<const uint8_t> bytes, int64_t i) {
@@ -110,6 +110,8 @@ int64_t integer_at(std::span<const uint8_t> bytes, int32_t type, int64_t i) {
       return at<uint16_t>(bytes, i);
     case kUint32:
       return at<uint32_t>(bytes, i);
+    case kUint64:  // bit for bit
+      return at<int64_t>(bytes, i);
     default:
       break;
   }
@@ -206,6 +208,13 @@ int32_t widened_type(const Stored& stored) {
 int32_t widened_type(int32_t type) {
   return info(type).dtype == DType::kOther && info(type).as_weight != DType::kOther ? type : 0;
 }
+
+std::string border_format(int32_t widened) {
+  const bool is_wide = widened == kUint16 || widened == kUint32 || widened == kUint64;
+  return is_wide ? type_name(widened) : small_float(widened);
+}
+
+bool is_uint64(int32_t type) { return type == kUint64; }
 
 bool stored_as_widened(int32_t type) {
   return info(type).bits == 8 * size_bytes(info(type).as_weight);

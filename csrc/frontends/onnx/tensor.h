@@ -73,7 +73,8 @@ std::vector<uint8_t> host_bytes(const Host& host);
 double round_to(DType dtype, double value);
 
 /// ONNX's types that engines hold; kOther for the others. `as_weight` allows a wider type for
-/// integers that the file stores: 8 bits for the sub-byte ones, int32 for uint16, int64 for uint32.
+/// integers that the file stores: 8 bits for the sub-byte ones, int32 for uint16, int64 for uint32;
+/// and int64 for uint64, bit for bit (uint64.h).
 DType dtype_of(int32_t onnx_type, bool as_weight = false);
 /// What engines take and give a tensor of a type in: as `dtype_of`, and uint8, their codes, for
 /// small floating-point numbers of 8 bits.
@@ -84,6 +85,10 @@ bool is_held_as_codes(int32_t onnx_type);
 int32_t widened_type(const Stored& stored);
 /// Likewise, of a value of this type.
 int32_t widened_type(int32_t onnx_type);
+/// Binding::format of a value that is Tensor::widened; "": of one that is not, or of less than a
+/// byte.
+std::string border_format(int32_t widened);
+bool is_uint64(int32_t onnx_type);
 /// Whether elements of the type are stored as those of the wider one.
 bool stored_as_widened(int32_t onnx_type);
 /// From elements as the file packs them to those of the wider type, and back.

@@ -18,19 +18,27 @@ from torch.export.graph_signature import (
     OutputKind,
 )
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from .. import backend
+from .._base.dtypes import NARROWED
+from .._base.errors import OUT_OF_MEMORY, UnsupportedError
+from .._base.inputs import Arguments, Input
+from .._base.settings import Settings
+from .._dynamo import backend
+from .._engines.engine import split_vke
 from .._fx import quantised_scales, two_four
-from .._fx.mutation import refuse_overlaps
+from .._fx.mutation import refuse_overlaps, refuse_resizes
 from .._fx.refusals import WholeGraph
 from .._fx.returned_views import Views, chain_of
 from .._native import C
-from .._torch import compat
-from .._torch.kept_composites import keep_composites, traced_attention
-from ..engine import split_vke
-from ..errors import UnsupportedError
-from ..inputs import Arguments, Input
-from ..settings import Settings
+from .._torch import compat, recurrent
+from .._torch.kept_composites import (
+    keep_composites,
+    keep_recurrent,
+    kept_resizes,
+    traced_attention,
+)
+from .._torch.ranges import Ranges, compiled_for
 from . import graph_file, writes
 from .conditions import Conditions
 from .signature import Argument, Signature
@@ -38,7 +46,6 @@ from .signature import Argument, Signature
 ENGINE_CLASS = "__torch__.torch.classes.torch_vulkan.Engine"
 _execute = torch.ops.torch_vulkan.execute.default
 aten = torch.ops.aten
-_TRUNCATED = {torch.int64: torch.int32, torch.float64: torch.float32}
 
 
 def captured(model, arguments: Arguments | None, who: str) -> ExportedProgram:
@@ -66,6 +73,8 @@ def export(module: nn.Module, arguments: Arguments, who: str = "tv.compile") -> 
     """
     try:
         program = _captured(module, arguments, alike=False)
+    except OUT_OF_MEMORY:
+        raise
     except Exception as error:  # of many types: what the module's own code raises among them
         program = _captured_alike(module, arguments)
         if program is None:
@@ -86,7 +95,8 @@ def _captured(module: nn.Module, arguments: Arguments, alike: bool) -> ExportedP
     for given, tensor in zip(arguments.leaves(), leaves, strict=True):
         if isinstance(given, Input) and (dims := given.dynamic_dims()):
             shapes[tensor] = dims
-    with torch.no_grad(), compat.sizes_of_one_apart(), _keywords_by_name(module, kwargs):
+    with torch.no_grad(), compat.sizes_of_one_apart(), keep_recurrent(), (
+            _keywords_by_name(module, kwargs)):
         return torch.export.export(module, args, kwargs, strict=False,
                                    dynamic_shapes=shapes if len(shapes) else None)
 
@@ -98,6 +108,8 @@ def _captured_alike(module, arguments) -> ExportedProgram | None:
         return None
     try:
         return _captured(module, arguments, alike=True)
+    except OUT_OF_MEMORY:
+        raise
     except Exception:  # the first one's is told
         return None
 
@@ -132,8 +144,8 @@ def _keywords_by_name(module: nn.Module, kwargs: dict):
 
 
 def check_scales(program: ExportedProgram) -> None:
-    """Raises ValueError, naming the tensor, where a scale of a quantised tensor is no positive
-    finite number."""
+    """Raises ValueError, naming the tensor, where a scale or zero point of a quantised tensor is
+    not what quantised_scales.ScaleOf wants."""
     targets = {spec.arg.name: spec.target for spec in program.graph_signature.input_specs
                if spec.target is not None}
     tensors = {**program.constants, **program.state_dict}
@@ -145,19 +157,46 @@ def check_scales(program: ExportedProgram) -> None:
     quantised_scales.check_scales(program.graph, tensor_of)
 
 
-def scale_names(program: ExportedProgram) -> dict[str, str]:
-    """name → format or "", of the program's tensors that are scales of quantised ones."""
+def scale_names(program: ExportedProgram) -> dict[str, quantised_scales.ScaleOf]:
+    """The program's tensors that are scales or zero points, and what is wanted of them."""
     targets = {spec.arg.name: spec.target for spec in program.graph_signature.input_specs}
     return quantised_scales.scale_names(program.graph, lambda node: targets.get(node.name))
 
 
+def _refuse_subclasses(program: ExportedProgram) -> None:
+    """torch.export takes what is inside of a tensor of a subclass, but leaves the program's call
+    as it was, with fewer arguments and results than the graph has then."""
+    signature = program.graph_signature
+    inputs = [("input", spec.arg.name, node) for spec, node in zip(
+        signature.input_specs, program.graph.find_nodes(op="placeholder"), strict=True)
+        if spec.kind == InputKind.USER_INPUT]
+    results = [("result", str(i), node) for i, node in enumerate(_user_outputs(program))
+               if isinstance(node, fx.Node)]
+    for kind, name, node in (*inputs, *results):
+        value = node.meta.get("val")
+        if is_traceable_wrapper_subclass(value):
+            raise UnsupportedError(
+                f"{kind} {name} is a {type(value).__name__}: programs made ahead of time take and "
+                "return plain tensors. torch.compile(backend='vulkan') runs it")
+
+
+def _user_outputs(program: ExportedProgram) -> list:
+    outputs = zip(program.graph_signature.output_specs, program.graph.output_node().args[0],
+                  strict=True)
+    return [node for spec, node in outputs if spec.kind == OutputKind.USER_OUTPUT]
+
+
 def decompose(program: ExportedProgram) -> ExportedProgram:
-    """In the operators that torch.compile hands to the backend."""
-    table = torch.export.default_decompositions()
+    """In the operators that torch.compile hands to the backend.
+
+    Raises UnsupportedError where tensors of subclasses go in or come out."""
+    _refuse_subclasses(program)
+    table, kept = torch.export.default_decompositions(), kept_resizes()
     composites = {op: table[op] for op in list(table.keys())
-                  if torch._C._dispatch_has_kernel_for_dispatch_key(
+                  if op not in kept and torch._C._dispatch_has_kernel_for_dispatch_key(
                       op.name(), "CompositeImplicitAutograd")}
     composites[aten.scaled_dot_product_attention.default] = traced_attention
+    composites |= recurrent.TRACED
     with torch.no_grad(), compat.sizes_of_one_apart(), keep_composites():
         lower = program.run_decompositions({**composites, **backend.decompositions()})
     lower = compat.without_effect_tokens(lower)
@@ -199,10 +238,10 @@ def signature_of(program: ExportedProgram, given: list | None, choices=(),
         if whole is not None:
             ranges.setdefault(symbol, whole[symbol])
         elif symbol not in ranges:
-            low, high = compat.symbol_range(env, symbol)
+            found = Ranges(env)
+            low, high = found.bounds(symbol)
             # torch traces with 2 or more and lets 1 through all the same.
-            hint = compat.symbol_hint(env, symbol)
-            ranges[symbol] = (1 if low == 2 else low or 0, hint, high)
+            ranges[symbol] = (1 if low == 2 else low or 0, found.usual(symbol), high)
     spec = program.call_spec
     call = program.module_call_graph[0].signature
     names = call.forward_arg_names if call and call.forward_arg_names else [
@@ -232,13 +271,10 @@ def _take_ranges(name, dims, said: Input, ranges) -> None:
 
 
 def module_of(program: ExportedProgram, signature: Signature) -> tuple[fx.GraphModule, set[str]]:
-    """A copy of a decomposed program's graph, to change, whose leaves go by their names and whose
-    sizes have the signature's ranges; and the names of the placeholders that are weights: all
-    parameters, buffers and constants that it does not change."""
+    """A copy of a decomposed program's graph, to change, whose leaves go by their names; and the
+    names of the placeholders that are weights: all parameters, buffers and constants that it does
+    not change."""
     module = fx.GraphModule(program.graph_module, copy.deepcopy(program.graph))
-    env = compat.shape_env_of(program.graph_module)
-    if env is not None:
-        compat.set_symbol_ranges(env, signature.ranges, signature.profiles)
     mutated = {spec.target for spec in program.graph_signature.output_specs
                if spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION)}
     weights = {spec.arg.name for spec in program.graph_signature.input_specs
@@ -256,11 +292,17 @@ def compile_exported(program: ExportedProgram, signature: Signature, settings: S
 
     Raises as backend.compile_graph_module does.
     """
+    with compiled_for(signature.sizes):
+        return _compiled(program, signature, settings, source, outputs, watch)
+
+
+def _compiled(program, signature, settings, source, outputs, watch) -> ExportedProgram:
     module, weights = module_of(program, signature)
     if settings.sparse_weights:
         _mark_sparse(module, program)
     try:
         refuse_overlaps(module.graph, set())  # arguments and buffers are looked at in each call
+        refuse_resizes(module.graph)
     except WholeGraph as error:
         raise UnsupportedError(f"{error}: torch.compile(backend='vulkan') runs it") from None
     output = module.graph.output_node()
@@ -281,10 +323,6 @@ def _written(program: ExportedProgram, module: fx.GraphModule,
     """result → the new value that it is, or a view of, and the buffer or argument whose value that
     is; results and arguments by position. `source` says it, which writes in place: the functional
     graph has one node for what is copied into a buffer and for the buffer afterwards."""
-    def user_outputs(of):
-        outputs = zip(of.graph_signature.output_specs, of.graph.output_node().args[0])
-        return [node for spec, node in outputs if spec.kind == OutputKind.USER_OUTPUT]
-
     signature, results = program.graph_signature, module.graph.output_node().args[0]
     places = {spec.arg.name if spec.kind == InputKind.USER_INPUT else spec.target: i
               for i, spec in enumerate(signature.input_specs)}
@@ -295,7 +333,7 @@ def _written(program: ExportedProgram, module: fx.GraphModule,
     own = [i for i, spec in enumerate(signature.output_specs)
            if spec.kind == OutputKind.USER_OUTPUT]
     found = {}
-    for i, node in zip(own, user_outputs(source), strict=True):
+    for i, node in zip(own, _user_outputs(source), strict=True):
         target = isinstance(node, fx.Node) and targets.get(
             chain_of(node, through_writes=True)[-1].name)
         if target in given and isinstance(results[i], fx.Node) and (
@@ -387,7 +425,7 @@ def _inline_call(module: fx.GraphModule, call, engine: fx.Node) -> None:
         else:
             run = graph.call_function(_execute, (inputs, weights, engine))
         casts = call.casts or [None] * len(values)
-        stored = [v if d is None else v.to(_TRUNCATED[d])
+        stored = [v if d is None else v.to(NARROWED[d])
                   for v, d in zip(values, casts, strict=True)]
         run.meta["val"] = stored
         run.meta["stack_trace"] = node.meta.get("stack_trace")

@@ -11,6 +11,8 @@ import zipfile
 from pathlib import Path
 from typing import BinaryIO
 
+from .._base.errors import OUT_OF_MEMORY
+
 _WORDS = b"torch_vulkan sha256 "
 _LENGTH = len(_WORDS) + 64
 _AT_ONCE = 1 << 20
@@ -44,6 +46,8 @@ def fault(path: Path) -> str:
                 return "its digest is damaged or missing"
             damaged = archive.testzip()
         return f"{damaged} is not as it was written" if damaged is not None else ""
+    except OUT_OF_MEMORY:
+        raise
     except Exception as error:  # of many types, for an archive may be damaged in many ways
         return str(error)
 

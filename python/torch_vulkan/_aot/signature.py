@@ -6,9 +6,8 @@ import sympy
 import torch
 from torch.utils import _pytree as pytree
 
+from .._torch.ranges import Range, Sizes
 from .conditions import Conditions
-
-Range = tuple[int, int, int | None]  # min, opt, max (None: no upper bound)
 
 
 @dataclass
@@ -52,7 +51,10 @@ class Signature:
         self._names = names
         self._checks = [self._check_of(argument) for argument in arguments]
 
-    # --- flattening ---
+    @property
+    def sizes(self) -> Sizes:
+        """What a graph is compiled for."""
+        return Sizes(self.ranges, self.profiles)
 
     def flatten(self, args: tuple, kwargs: dict) -> list:
         """The flattened arguments of a call.
@@ -103,8 +105,6 @@ class Signature:
     def _text(self) -> str:
         return _structure(pytree.tree_unflatten([a.name for a in self.arguments], self.in_spec))
 
-    # --- checks ---
-
     def check(self, flat: list) -> None:
         """Raises ValueError naming the argument, the dimension, what it is and what it has to be.
         Takes flattened arguments."""
@@ -135,8 +135,10 @@ class Signature:
         name, dtype, rank = argument.name, argument.dtype, len(argument.dims)
 
         def check(value, known):
-            if not isinstance(value, torch.Tensor) or value.dtype != dtype:
-                got = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__
+            if not isinstance(value, torch.Tensor) or value.dtype != dtype or (
+                    value.layout != torch.strided):
+                got = (type(value).__name__ if not isinstance(value, torch.Tensor) else
+                       value.dtype if value.dtype != dtype else value.layout)
                 raise ValueError(f"input {name!r}: got {got}, want a tensor of {dtype}")
             shape = value.shape
             if len(shape) != rank:

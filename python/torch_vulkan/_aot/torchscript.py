@@ -10,6 +10,7 @@ import io
 import keyword
 import math
 import operator
+import zipfile
 
 import torch
 from torch import fx, nn
@@ -19,6 +20,9 @@ from torch.export.graph_signature import InputKind, OutputKind
 from .graph_file import pack, unpack
 from .signature import Signature
 
+# The attribute that holds what tv.load reads beside the code: unlike an archive's extra files it is
+# there again when torch.jit.save writes what torch.jit.load has read.
+KEPT = "torch_vulkan_kept"
 _PROGRAM = "torch_vulkan_program"
 aten = torch.ops.aten
 _INFIX = {operator.add: "+", operator.sub: "-", operator.mul: "*", operator.floordiv: "//",
@@ -32,28 +36,36 @@ _SIZES = {aten.sym_size.int: "size", aten.sym_stride.int: "stride", aten.sym_num
           aten.sym_storage_offset.default: "storage_offset"}
 
 
-def save(exported: ExportedProgram, signature: Signature, file, extra: dict[str, str]) -> None:
-    """Writes the program to a file object.
+def save(exported: ExportedProgram, signature: Signature, file, extra: dict[str, str],
+         shown: str) -> None:
+    """Writes the program to a file object, with texts that `load` gives back. The one named `shown`
+    is a file of the archive, too, for whoever cannot read the module.
 
     Raises:
         ValueError: an input or output is neither a tensor nor a tuple of tensors, or the native
             part has an operator that TorchScript has no word for.
     """
     module = to_script(exported, signature)
-    extra = {**extra, _PROGRAM: _packed(exported)}
+    text = torch._C.StringType.get()
+    module._c._register_attribute(KEPT, torch._C.DictType(text, text),
+                                  {**extra, _PROGRAM: _packed(exported)})
     buffer = io.BytesIO()
-    torch.jit.save(module, buffer, _extra_files=extra)
+    torch.jit.save(module, buffer, _extra_files={shown: extra[shown]})
     file.write(buffer.getbuffer())
 
 
 def load(path, extra: dict[str, str]) -> ExportedProgram:
-    """The ExportedProgram of a file that `save` wrote; fills `extra`."""
-    files = {**extra, _PROGRAM: ""}
+    """The ExportedProgram of a file that `save` wrote, or torch.jit.save of what had been read from
+    it; fills `extra`."""
+    with zipfile.ZipFile(path) as archive:
+        written = {name.rsplit("/", 1)[-1] for name in archive.namelist() if "/extra/" in name}
+    files = {name: "" for name in extra if name in written}
     module = torch.jit.load(path, _extra_files=files)
-    for name in extra:
-        text = files[name]
-        extra[name] = text.decode() if isinstance(text, bytes) else text
-    program = unpack(base64.b64decode(files[_PROGRAM]))
+    kept = getattr(module, KEPT)
+    extra |= {name: kept.get(name, "") for name in extra}
+    extra |= {name: text.decode() if isinstance(text, bytes) else text
+              for name, text in files.items()}
+    program = unpack(base64.b64decode(kept[_PROGRAM]))
     held = {name: nn.Parameter(tensor.detach(), requires_grad=tensor.requires_grad)
             for name, tensor in module.named_parameters(remove_duplicate=False)}
     held |= dict(module.named_buffers(remove_duplicate=False))
@@ -142,8 +154,6 @@ class _Writer:
     def _line(self, text: str) -> None:
         self._lines.append("    " + text)
 
-    # --- arguments and results ---
-
     def _parameters(self) -> list[str]:
         specs = self._exported.graph_signature.input_specs
         nodes = self._exported.graph.find_nodes(op="placeholder")
@@ -213,8 +223,6 @@ class _Writer:
             return "[" + ", ".join(tree) + "]"
         raise ValueError(f"TorchScript returns tensors and tuples of tensors, got a "
                          f"{type(tree).__name__}: output_format='exported_program' takes it")
-
-    # --- nodes ---
 
     def _call(self, node: fx.Node) -> str:
         target = node.target

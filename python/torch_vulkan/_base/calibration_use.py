@@ -3,7 +3,8 @@
 import warnings
 
 _SHOWN = 5
-_PRODUCTS = {"aten::mm", "aten::addmm", "aten::matmul", "aten::linear", "aten::convolution"}
+_PRODUCTS = {"aten::mm", "aten::addmm", "aten::bmm", "aten::matmul", "aten::linear",
+             "aten::convolution", "Conv", "ConvTranspose", "Gemm", "MatMul"}
 
 
 def warn_of_missing(use: dict) -> None:
@@ -17,6 +18,21 @@ def warn_of_missing(use: dict) -> None:
             f"torch_vulkan: calibration has no scale for {', '.join(missing[:_SHOWN])}{more}: what "
             f"reads them stays in floats ({use['scaled']} of {use['points']} products and "
             "convolutions have one)", stacklevel=3)
+
+
+def warn_of_unused(use: dict, inside: set[str], outside: dict[str, str]) -> None:
+    """Warns of a graph none of whose products with a scale is in an engine.
+
+    Args:
+        use: as above.
+        inside: operators of engines.
+        outside: operators that run natively → why.
+    """
+    reason = next((outside[op] for op in outside if op in _PRODUCTS), "")
+    if use["scaled"] and reason and not inside & _PRODUCTS:
+        more = "; min_block_size=1 builds it all the same" if "min_block_size" in reason else ""
+        warnings.warn("torch_vulkan: nothing is computed in int8, in spite of the calibration: "
+                      f"{reason}{more}", stacklevel=3)
 
 
 def warn_of_gradients(use: dict, operators: set[str]) -> None:

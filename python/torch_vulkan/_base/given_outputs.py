@@ -1,15 +1,19 @@
 """Memory that users give for an engine's results."""
 
+import itertools
 from collections.abc import Mapping
 
 import torch
+
+from .written_inputs import may_overlap
 
 
 def checked(out, outputs: dict[str, torch.Tensor]) -> dict[str, tuple]:
     """name → (what was given, it as a tensor). `outputs`: tensors like those that are wanted.
 
     Raises:
-        ValueError: a name is unknown, or a dtype or shape does not fit.
+        ValueError: a name is unknown, a dtype or shape does not fit, memory cannot be written, or
+            its span overlaps that of another result.
     """
     if out is None:
         return {}
@@ -26,14 +30,42 @@ def checked(out, outputs: dict[str, torch.Tensor]) -> dict[str, tuple]:
         if tensor.dtype != want.dtype or tensor.shape != want.shape:
             raise ValueError(f"out {name!r}: got {tensor.dtype} {[*tensor.shape]}, want "
                              f"{want.dtype} {[*want.shape]}")
+        if may_overlap(tensor.shape, tensor.stride(), 1):
+            raise ValueError(f"out {name!r}: its elements may lie in one place in memory")
         checked[name] = (value, tensor.detach())
+    _refuse_shared({name: tensor for name, (_, tensor) in checked.items()})
     return checked
 
 
 def _of_array(name, value) -> torch.Tensor:
-    if not hasattr(value, "__array__"):
+    if not hasattr(value, "__array__") or not hasattr(value, "flags"):
         raise ValueError(f"out {name!r}: got {type(value).__name__}, want a tensor or array")
-    return torch.from_numpy(value)
+    return writable(f"out {name!r}", value)
+
+
+def writable(what: str, array) -> torch.Tensor:
+    """A NumPy array as a tensor of its memory. Raises ValueError where that cannot be written."""
+    if not array.flags.writeable:
+        raise ValueError(f"{what}: got an array that is read only")
+    try:
+        return torch.from_numpy(array)
+    except (TypeError, ValueError) as error:  # negative strides, another order of bytes, strings
+        raise ValueError(f"{what}: {error}") from None
+
+
+def _refuse_shared(tensors: dict[str, torch.Tensor]) -> None:
+    spans = sorted((t.device.type, t.device.index or 0, t.data_ptr(), _span_end(t), name)
+                   for name, t in tensors.items() if t.numel())
+    for (*device, _, end, name), (*other, begin, _, second) in itertools.pairwise(spans):
+        if device == other and begin < end:
+            raise ValueError(f"out: {name!r} and {second!r} share memory")
+
+
+def _span_end(tensor: torch.Tensor) -> int:
+    """The address behind a tensor's last element."""
+    reach = sum((size - 1) * stride
+                for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.data_ptr() + (reach + 1) * tensor.itemsize
 
 
 def is_direct(tensor, like, inputs) -> bool:

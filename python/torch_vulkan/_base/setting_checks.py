@@ -265,14 +265,8 @@ CHECKS: dict[str, Check] = {name: KINDS[row.kind].check(row) for name, row in RO
 def of_environment(name: str) -> int:
     """The default of a setting that a variable of the environment may give; ValueError where that
     is no value of its."""
-    row = ROWS[name]
-    text = C.env(row.variable)
-    if not text:
-        return row.default
-    if not text.isascii() or not text.isdecimal() or not row.low <= int(text) <= row.high:
-        raise ValueError(f"environment variable {row.variable}: got {text!r}, want {row.low} to "
-                         f"{row.high}")
-    return int(text)
+    value = C.setting_of_environment(name)
+    return ROWS[name].default if value is None else value
 
 
 # Names that other backends use → what to use here.
@@ -289,7 +283,7 @@ _FOREIGN = {
     "timing_cache_path_prefix": "timing_cache_path",
     "lazy_engine_init": "nothing: engines are opened when they are built or first called",
     "use_fast_partitioner": "nothing: there is one partitioner",
-    "enable_weight_streaming": "workspace_size",
+    "enable_weight_streaming": "weight_budget: every engine can stream its weights",
     "enable_cross_compile_for_windows": "nothing: a .vke file does not depend on the system",
     "dla_sram_size": "nothing: there is no DLA",
     "refit_identical_engine_weights": "nothing: weights are passed at each call",
@@ -299,6 +293,13 @@ _FOREIGN = {
     "enable_tf32": "disable_tf32=False",
     "engine_capability": "nothing",
     "custom_engine_cache": "engine_cache_dir",
+    "ir": "nothing: what is given says how it is captured",
+    "arg_inputs": "inputs",
+    "workspace": "workspace_size",
+    "truncate_double": "truncate_long_and_double",
+    "fp16": "precision=torch.float16",
+    "bf16": "precision=torch.bfloat16",
+    "int8": "enabled_precisions with torch.int8, and calibration",
     # inductor
     "max_autotune": "optimization_level=5",
     "epilogue_fusion": "nothing: epilogues are always fused",
@@ -331,6 +332,12 @@ MODES = {
 }
 
 
+# `precision` in words, as command lines and other APIs have it.
+_DTYPES = {**dict.fromkeys(("fp32", "float32"), torch.float32),
+           **dict.fromkeys(("fp16", "float16", "half"), torch.float16),
+           **dict.fromkeys(("bf16", "bfloat16"), torch.bfloat16)}
+
+
 def without_aliases(options: dict[str, Any]) -> dict[str, Any]:
     """Options with `mode` and `precision`, as other backends name them, in this one's words.
 
@@ -346,9 +353,12 @@ def without_aliases(options: dict[str, Any]) -> dict[str, Any]:
         stands_for |= {name: ("mode", value) for name, value in MODES.get(mode, {}).items()}
     if "precision" in options:
         value = options.pop("precision")
+        value = _DTYPES.get(value, value) if isinstance(value, str) else value
         dtypes = {value} if isinstance(value, torch.dtype) else value
         if dtypes is not None:
             if dtypes not in ({torch.float32}, {torch.float16}, {torch.bfloat16}):
+                if isinstance(value, str):
+                    raise _wrong("precision", value, " or ".join(map(repr, _DTYPES)))
                 dtypes = _precisions("precision", dtypes)
             stands_for["enabled_precisions"] = ("precision", {torch.float32, *dtypes})
     for name, (alias, value) in stands_for.items():
@@ -366,6 +376,6 @@ def checked(name: str, value: Any) -> Any:
     known = ", ".join(sorted(CHECKS))
     if name in _FOREIGN:
         raise ValueError(f"unknown setting {name!r}, another backend's; here: {_FOREIGN[name]}")
-    near = nearest(str(name), CHECKS)
+    near = nearest(str(name), [*CHECKS, "mode", "precision"])
     hint = f"; did you mean {near!r}?" if near else "."
     raise ValueError(f"unknown setting {name!r}{hint} Allowed: {known}")

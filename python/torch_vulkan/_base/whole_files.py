@@ -24,10 +24,11 @@ def written(path: str | os.PathLike, who: str) -> Iterator[BinaryIO]:
 
     Raises:
         IsADirectoryError: `path` is one; the message begins with `who`.
+        ValueError: `path` is empty.
+        OSError: it cannot be written; the message names `path`.
     """
+    refuse_no_file(path, who)
     path = Path(path)
-    if path.is_dir():
-        raise IsADirectoryError(f"{who}: {path} is a directory, want the name of a file")
     target, descriptor = _followed(path)
     mode = _mode(path)
     if descriptor is not None or (mode is not None and not stat.S_ISREG(mode)):
@@ -41,19 +42,40 @@ def written(path: str | os.PathLike, who: str) -> Iterator[BinaryIO]:
         return
     unfinished = target.with_name(_unfinished(target.name))
     try:
-        with open(unfinished, "x+b") as file:
+        with _begun(unfinished, path) as file:
             if mode is not None:
                 os.chmod(unfinished, stat.S_IMODE(mode))
             yield file
         os.replace(unfinished, target)
+    except OSError as error:  # of a write, which names no file, or of the unfinished one
+        elsewhere = isinstance(error, (ConnectionError, TimeoutError))  # what the caller reads from
+        if error.errno is None or elsewhere or error.filename not in (None, str(unfinished)):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
-        unfinished.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
+
+
+def refuse_no_file(path: str | os.PathLike, who: str) -> None:
+    """Raises where a path cannot be a file's, as `written` does."""
+    if not os.fspath(path):
+        raise ValueError(f"{who}: got an empty path, want the name of a file")
+    if Path(path).is_dir():
+        raise IsADirectoryError(f"{who}: {path} is a directory, want the name of a file")
 
 
 def write_text(path: str | os.PathLike, text: str, who: str) -> None:
     """Writes a text, as `written` has it."""
     with written(path, who) as file:
         file.write(text.encode())
+
+
+def _begun(unfinished: Path, path: Path) -> BinaryIO:
+    try:
+        return open(unfinished, "x+b")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def _unfinished(name: str) -> str:

@@ -30,13 +30,13 @@ def own_memory(bindings: list[dict], inputs, tensors: list[torch.Tensor]) -> lis
 
 def _is_writable(value) -> bool:
     if isinstance(value, torch.Tensor):
-        return not _may_overlap(value.shape, value.stride(), 1) and (
+        return not may_overlap(value.shape, value.stride(), 1) and (
             not value.is_inference() or torch.is_inference_mode_enabled())
-    return bool(value.flags.writeable) and not _may_overlap(
+    return bool(value.flags.writeable) and not may_overlap(
         value.shape, map(abs, value.strides), value.itemsize)
 
 
-def _may_overlap(sizes, strides, element: int) -> bool:
+def may_overlap(sizes, strides, element: int) -> bool:
     """Whether two elements, of size `element` in what strides count, may be one in memory; False
     only where it is sure."""
     if 0 in sizes:

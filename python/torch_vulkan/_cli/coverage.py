@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import torch
 
-from ..inputs import Input
+from .._base.inputs import Input
 
 
 def add_parser(commands) -> None:
@@ -92,7 +92,7 @@ def _model(module: str, name: str):
 
 
 def _run(args) -> int:
-    from ..dry_run import dry_run
+    from .._program.dry_run import dry_run
 
     model, inputs = _model(*args.model)
     if args.input:

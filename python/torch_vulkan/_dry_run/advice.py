@@ -26,6 +26,9 @@ _RULES = (
      "Keep sizes fixed: choose with torch.where or a mask in place of nonzero or a boolean index."),
     (r"live on several devices", "Move its tensors to one device with .to(device)."),
     (r"^it computes on", "Make it, and what it reads, on the device of the model's other tensors."),
+    (r"whose bodies PyTorch runs",
+     "Compute all branches and choose with torch.where, unroll loops of a fixed length, and use "
+     "scaled_dot_product_attention in place of flex_attention."),
     (r"not an ATen operator",
      "Write it with PyTorch's operators, or make it a custom operator (docs/custom_operators.md)."),
     (r"as_strided of a tensor", "Use view, slicing or unfold in place of as_strided."),

@@ -4,7 +4,7 @@ from html import escape
 from pathlib import Path
 
 from .._base.units import operations, plural, size
-from .text_page import place_text, quantised, shape_text, size_notes, sparse
+from .text_page import place_text, quantised, shape_text, size_notes, sparse, write_text
 
 
 def render(data: dict) -> str:
@@ -12,7 +12,7 @@ def render(data: dict) -> str:
     title = escape(f"{data['model']} on {data['target']}")
     style = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
     sections = (_summary(data), _modules(data), _reasons(data), _support(data),
-                _breaks(data), _engines(data), _sizes(data))
+                _breaks(data), _engines(data), _writes(data), _sizes(data))
     return (f"<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
             f"<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
             f"<title>torch_vulkan dry run: {title}</title><style>{style}</style></head><body>"
@@ -179,6 +179,13 @@ def _engines(data: dict) -> str:
     heads = ["engine", "nodes", "FLOPs", "weights", "takes", "makes", "operators"]
     body = _table(heads, rows, {1, 2, 3}) if rows else "<p>None.</p>"
     return _section("Engines", body)
+
+
+def _writes(data: dict) -> str:
+    rows = [[str(graph["index"]), escape(write_text(write))]
+            for graph in data["graphs"] for write in graph["writes"]]
+    return _section("Inputs that are written", _table(["graph", "what becomes of them"], rows)
+                    ) if rows else ""
 
 
 def _folded(lines: str) -> str:

@@ -8,10 +8,10 @@ from pathlib import Path
 import torch
 
 from .._base import whole_files
+from .._base.settings import Settings
 from .._fx.graph_details import GraphDetails
 from .._native import C
 from .._torch.captures import Capture, GraphBreak
-from ..settings import Settings
 from . import html_page, text_page
 from .advice import advice
 
@@ -123,6 +123,7 @@ def _data(findings: Findings) -> dict:
     compute = sum(g["compute_nodes"] for g in graphs)
     covered = sum(g["covered_nodes"] for g in graphs)
     sizes = [n for g in findings.graphs for n in g.details.block_sizes]
+    sized = sum(g.details.sized_nodes for g in findings.graphs)
     captures = [g.capture for g in findings.graphs if g.capture is not None]
     breaks = [*(c.graph_break for c in captures if c.graph_break), *findings.breaks]
     again = [c.recompilation for c in captures if c.recompilation]
@@ -131,7 +132,7 @@ def _data(findings: Findings) -> dict:
     if settings.tunes_in_background:
         shown |= {"background_tuning": True, "optimization_level": settings.optimization_level}
     return {
-        "format": "torch_vulkan.dry_run", "version": 1,
+        "format": "torch_vulkan.dry_run", "version": 2,
         "torch_vulkan": __version__, "torch": torch.__version__,
         "model": findings.model, "target": findings.target,
         "settings": settings.to_json() | shown,
@@ -144,7 +145,7 @@ def _data(findings: Findings) -> dict:
         "recompilations": [asdict(r) for r in dict.fromkeys(again)],
         "exportable": findings.exportable, "export_reason": findings.export_reason,
         "operators": _operators(graphs),
-        **json.loads(C.block_sizes_report(sizes, compute)),
+        **json.loads(C.block_sizes_report(sizes, sized)),
         "support_first": _support_first(findings.graphs, graphs),
         "graphs": graphs,
     }
@@ -153,7 +154,7 @@ def _data(findings: Findings) -> dict:
 def _graph(index: int, graph: Graph) -> dict:
     capture = graph.capture or Capture()
     return {"index": index, "kind": graph.kind, "function": capture.function,
-            "source": capture.source, **graph.details.data}
+            "source": capture.source, "writes": [], **graph.details.data}
 
 
 def _operators(graphs: list[dict]) -> list[dict]:

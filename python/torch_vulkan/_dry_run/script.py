@@ -35,7 +35,7 @@ def describe(module, arguments, settings, session=None) -> None:
 def details_of(found: dict) -> GraphDetails:
     """The entry of a graph that is reported by its nodes: `nodes` and counts of them, `engines`,
     `native`, `work` (csrc/report/dry_run.h) and `sizes`, compute nodes of each block that there
-    could be."""
+    could be, of `sized_nodes` in all where that is another plan's."""
     work = found["work"]
     engines = [{**engine, "name": f"engine_{i}",
                 "flops": sum(_flops(w) for w in work if w["engine"] == i),
@@ -44,15 +44,16 @@ def details_of(found: dict) -> GraphDetails:
                for i, engine in enumerate(found["engines"])]
     native = [{key: node[key] for key in ("operator", "reason", "source", "module_path",
                                           "does_work")} for node in found["native"]]
+    sized_nodes = found.get("sized_nodes", found["compute_nodes"])
     data = {
         "nodes": found["nodes"], "compute_nodes": found["compute_nodes"],
         "covered_nodes": found["covered_nodes"], "coverage": found["coverage"],
         "flops": sum(map(_flops, work)), "engines": engines, "native": native,
         "modules": _modules(work),
-        **json.loads(C.block_sizes_report(found["sizes"], found["compute_nodes"])),
+        **json.loads(C.block_sizes_report(found["sizes"], sized_nodes)),
     }
     state = len(engines), found["covered_nodes"]
-    return GraphDetails(data, found["sizes"], set(), lambda operators: state)
+    return GraphDetails(data, found["sizes"], sized_nodes, set(), lambda operators: state)
 
 
 def _modules(work: list[dict]) -> list[dict]:

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 import torch
 from torch import fx
 
-from .. import compilations, device_list
-from .._fx import graph_details, report
+from .. import compilations
+from .._base.settings import Settings
+from .._device import device_list
+from .._fx import graph_details, report, writes
 from .._fx.splitting import split
 from .._native import C
 from .._torch.captures import Capture, capture_of
 from ..compilations import Compilation
-from ..settings import Settings
 from .report import Findings, Graph, Report
 
 
@@ -122,15 +123,21 @@ class Watch:
 
 
 def describe(module: fx.GraphModule, kind: str, settings: Settings, weights: set[str], tensors_on,
-             watch: Watch | None) -> None:
+             watch: Watch | None, written: list[str]) -> None:
     """Partitions a prepared graph, and tells the session what would be built.
+
+    Args:
+        written: the inputs that the graph's last results are written over.
 
     Raises:
         ValueError: require_full_compilation is set and something stays native, in torch.compile.
     """
     session = watch.session if watch else session_for(settings)
     settings = described(settings)
-    parts = split(module, weights, settings, session.profile_for(tensors_on))
+    profile = session.profile_for(tensors_on)
+    parts = split(module, weights, settings, profile)
+    parts.details.data["writes"] = writes.described(
+        module, kind, written, weights, settings, profile)
     compilations.record(Compilation(kind, parts.compute_nodes, 0, [], parts.native))
     session.add(Graph(kind, parts.details, watch and watch.capture))
     if settings.require_full_compilation and parts.covered_nodes < parts.compute_nodes:
@@ -151,5 +158,5 @@ def describe_native(nodes: list[fx.Node], records, reason: str, settings: Settin
 def _profile(settings: Settings, tensors_on):
     try:
         return C.device_profile(device_list.spec_for(settings.device, tensors_on))
-    except C.DeviceError:
+    except (C.DeviceError, torch.OutOfMemoryError):
         return C.DeviceProfile.builtin_default()

@@ -63,6 +63,16 @@ def sparse(engine: dict) -> list[str]:
     return _by_fate("weight", engine["sparse"])
 
 
+def write_text(write: dict) -> str:
+    """What becomes of an input that the graph writes to: "cache float32[8, 5]: written in place by
+    engine_0"."""
+    value = shape_text(write | {"name": write["input"]})
+    if write["in_place"]:
+        return f"{value}: written in place by {write['engine'] or 'PyTorch'}"
+    copied = "copied" if write["bytes"] is None else f"copied, {size(write['bytes'])} a call"
+    return f"{value}: {copied} by {write['engine'] or 'PyTorch'}: {write['reason']}"
+
+
 def _by_fate(kind: str, tensors: list[dict]) -> list[str]:
     by_fate: dict[str, list[str]] = {}
     for tensor in tensors:
@@ -125,6 +135,7 @@ class _Text:
                          + "; makes " + _values(engine["outputs"]))
             lines += [line for text in quantised(engine) + sparse(engine)
                       for line in _wrapped(text, "    ")]
+        lines += [line for write in graph["writes"] for line in _wrapped(write_text(write), "  ")]
         return lines
 
     def _native(self, operators: list[dict]) -> list[str]:

@@ -7,20 +7,20 @@ import warnings
 import torch
 from torch import fx, nn
 
-from .. import background
+from .._base.dtypes import NARROWED
 from .._base.progress import progress_for
+from .._base.settings import Settings
+from .._engines import background
+from .._engines.background import Tuning
+from .._engines.engine import split_vke, tensor_bytes
 from .._native import C
-from .._torch import compat
+from .._torch import compat, transforms
 from .._torch.strides import promised
-from ..background import Tuning
 from ..compilations import EngineRecord
-from ..engine import split_vke, tensor_bytes
-from ..settings import Settings
 from .engine_graph import EngineGraph
 from .fx_nodes import attribute
 from .held_weights import HeldWeights
 from .mutation import is_write
-from .schema import NARROWED
 from .symbols import BIAS
 
 _execute = torch.ops.torch_vulkan.execute.default
@@ -106,6 +106,9 @@ class EngineCall(nn.Module):
                                      if expected else error, args)
         if isinstance(error, RECOVERABLE):
             return self.run_natively(error, args)
+        if any(map(_is_batched, args)):  # PyTorch says it of the operator, before it runs
+            return self.run_natively("engines have no batching rule (vmap, is_grads_batched, "
+                                     "jacobian with vectorize=True)", args)
         return self.refuse_natively(error, args)
 
     def _other_values(self, args) -> bool:
@@ -143,19 +146,58 @@ class EngineCall(nn.Module):
         on_cuda = any(isinstance(a, torch.Tensor) and a.is_cuda for a in args)
         if on_cuda or self.writes or REFUSED not in str(error):
             raise error
-        outputs = list(self.native(*args))  # raises, unless PyTorch has a result
+        outputs = as_eager_raises(self.native, args)  # raises, unless PyTorch has a result
         self._warn(error)
-        return outputs
+        return list(outputs)
 
     def run_natively(self, error, args):
         """The same by PyTorch, where the engine could not; warns once."""
         self._warn(error)
+        if transforms.in_dual_level():
+            transforms.make_derivable(self.native)
         return list(self.native(*args))
 
     def _warn(self, error):
         if not self._warned:
             warnings.warn(f"torch_vulkan: {self.record.name} runs natively: {error}", stacklevel=4)
             self._warned = True
+
+
+# What operators raise for an index out of range whose decompositions raise another type.
+_aten = torch.ops.aten
+_RAISES = {_aten.nll_loss_forward: IndexError, _aten.nll_loss2d_forward: IndexError,
+           _aten.nll_loss_backward: IndexError, _aten.nll_loss2d_backward: IndexError,
+           _aten.max_unpool2d: RuntimeError, _aten.max_unpool3d: RuntimeError}
+
+
+def as_eager_raises(native: fx.GraphModule, args):
+    """What a graph of decomposed operators gives, or the type of error that the operators of the
+    program raise."""
+    run = _Located(native)
+    run.extra_traceback = False
+    try:
+        return run.run(*args)
+    except (IndexError, RuntimeError) as error:
+        original = getattr(run.at.meta.get("original_aten"), "overloadpacket", None)
+        eager = _RAISES.get(original, type(error))
+        if isinstance(error, eager):
+            raise
+        raise eager(str(error)) from error
+
+
+class _Located(fx.Interpreter):
+    """Knows the node that it runs."""
+
+    def run_node(self, node):
+        self.at = node
+        return super().run_node(node)
+
+
+def _is_batched(value) -> bool:
+    """True for a tensor that stands for a batch of them."""
+    return isinstance(value, torch.Tensor) and (
+        torch._C._functorch.is_batchedtensor(value)
+        or torch._C._functorch.is_legacy_batchedtensor(value))
 
 
 def _differs(tensor: torch.Tensor, said: torch.Tensor) -> bool:
@@ -261,6 +303,7 @@ def build(name: str, graph: EngineGraph, settings: Settings, device: str, profil
     with compat.no_fake_mode():
         engine = torch.classes.torch_vulkan.Engine(
             vke, device, settings.immutable_weights, settings.truncate_long_and_double)
+        engine.set_weight_budget(settings.weight_budget)
         engine.open()
     dispatches = engine.dispatches()
     record = EngineRecord(name, compute_nodes, dispatches, time.perf_counter() - start, tuning)

@@ -2,7 +2,7 @@
 
 from torch import fx
 
-from .._torch import compat
+from .._torch import compat, ranges
 from .fx_nodes import flat
 from .importer import ID, Imported, name_of, promised_strides
 from .mutation import is_write
@@ -35,15 +35,18 @@ class EngineGraph:
                            if ID in node.meta}
         self.outputs = [node for node in flat(self.native.graph.output_node().args[0])
                         if isinstance(node, fx.Node) and ID in node.meta]
-        cuts = [self._cut() for _ in compat.each_profile(self.native)]
+        has_symbols = compat.shape_env_of(self.native) is not None
+        profiles = ranges.given().profiles if has_symbols else []
+        cuts = [self._cut(profile) for profile in profiles or [None]]
         self.graphs = [graph for graph, *_ in cuts]
         _, self.inputs, self.weights, carried = cuts[-1]  # the same for all profiles
         where = pass_sizes(module, name, [symbol for symbol, _ in carried])
         self.numbers = [(position, bias)
                         for position, (_, bias) in zip(where, carried, strict=True)]
 
-    def _cut(self):
-        """(Graph, positions of inputs and of weights, symbols that are numbers)."""
+    def _cut(self, profile: dict | None):
+        """(Graph, positions of inputs and of weights, symbols that are numbers) for a profile of
+        sizes; None: for all of them."""
         symbols = self._imported.symbols
         outputs = [(node.meta[ID], name_of(node), promised_strides(node.meta["val"], symbols))
                    for node in self.outputs]
@@ -51,6 +54,6 @@ class EngineGraph:
             target, value = write.args
             outputs.append((value.meta[ID], name_of(target), None, target.meta[ID]))
         graph, inputs, weights = self._plan.cut(
-            self._block, self._name, list(self._positions), outputs, symbols.ranges())
+            self._block, self._name, list(self._positions), outputs, symbols.ranges(profile))
         return (graph, [self._positions[v] for v in inputs],
                 [self._positions[v] for v in weights], symbols.carry(graph))

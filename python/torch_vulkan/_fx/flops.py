@@ -10,6 +10,7 @@ from torch.utils import _pytree as pytree
 from torch.utils import flop_counter
 
 from .._torch import compat
+from .._torch.ranges import Ranges
 
 aten = torch.ops.aten
 
@@ -56,7 +57,7 @@ def flops_of(node: fx.Node) -> int:
     args, kwargs = pytree.tree_map(_plain, (node.args, node.kwargs))
     if rule is not None:
         return int(rule(*args, **kwargs))
-    return int(known(*args, **kwargs, out_val=pytree.tree_map(_plain, node.meta["val"])))
+    return int(known(*args, **kwargs, out_val=pytree.tree_map(_plain, _value_of(node))))
 
 
 def bytes_of(value) -> int:
@@ -66,10 +67,15 @@ def bytes_of(value) -> int:
     return prod(_size(dim) for dim in value.shape) * value.dtype.itemsize
 
 
+def _value_of(node: fx.Node):
+    """What a node makes; of one that Dynamo captured, by its own name for it."""
+    return node.meta.get("val", node.meta.get("example_value"))
+
+
 def _plain(value):
     """An argument with numbers for symbols and tensors without data."""
     if isinstance(value, fx.Node):
-        value = value.meta.get("val")
+        value = _value_of(value)
         return pytree.tree_map(_plain, value)
     if isinstance(value, torch.Tensor):
         with compat.no_fake_mode():
@@ -81,6 +87,5 @@ def _plain(value):
 def _size(dim) -> int:
     if not isinstance(dim, torch.SymInt):
         return int(dim)
-    e, env = dim.node.expr, dim.node.shape_env
-    hints = {symbol: compat.symbol_hint(env, symbol) or 1 for symbol in e.free_symbols}
-    return int(e.subs(hints))
+    e, ranges = dim.node.expr, Ranges(dim.node.shape_env)
+    return int(e.subs({symbol: ranges.usual(symbol) or 1 for symbol in e.free_symbols}))

@@ -9,7 +9,6 @@ import torch
 from torch import fx
 
 from .._torch import compat
-from .parameter_names import path_of
 from .symbols import is_symbolic_scalar
 
 
@@ -49,7 +48,7 @@ def module_path_of(node: fx.Node) -> str:
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
     if not stack:
         return ""
-    return path_of(str(list(stack.values())[-1][0]))
+    return str(list(stack.values())[-1][0])
 
 
 def attribute(module: torch.nn.Module, target: str):

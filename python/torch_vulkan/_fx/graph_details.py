@@ -18,12 +18,14 @@ class GraphDetails:
     Attributes:
         data: its entry in the report (_dry_run/report.schema.json, "graph").
         block_sizes: compute nodes of each block that min_block_size = 1 would make.
+        sized_nodes: compute nodes that there are then: an operator may be several in an engine.
         missing: operators that could be in an engine if they had a converter that took them.
         if_supported: operators → (engines, covered nodes), were they supported.
     """
 
     data: dict
     block_sizes: list[int]
+    sized_nodes: int
     missing: set[str]
     if_supported: Callable[[Collection[str]], tuple[int, int]]
 
@@ -52,7 +54,7 @@ def describe(nodes: list[fx.Node], plan, does_work, native) -> GraphDetails:
         "native": [_native(record, counts) for record, counts in native],
         "modules": _modules(work, block_of),
     }
-    by_size = json.loads(C.block_sizes_report(plan.candidate_sizes, len(work)))
+    by_size = json.loads(C.block_sizes_report(plan.candidate_sizes, plan.compute_nodes))
     data |= by_size
 
     def if_supported(operators):
@@ -62,7 +64,7 @@ def describe(nodes: list[fx.Node], plan, does_work, native) -> GraphDetails:
     missing = {fx_nodes.op_name(node.target) for index, _, refused in plan.native
                if refused and index >= 0 and does_work(node := nodes[index])
                and not fx_nodes.has_effect(node)}
-    return GraphDetails(data, list(plan.candidate_sizes), missing, if_supported)
+    return GraphDetails(data, list(plan.candidate_sizes), plan.compute_nodes, missing, if_supported)
 
 
 def describe_native(nodes: list[fx.Node], records) -> GraphDetails:
@@ -75,7 +77,7 @@ def describe_native(nodes: list[fx.Node], records) -> GraphDetails:
         "modules": _modules(nodes, {}),
     }
     data |= json.loads(C.block_sizes_report([], len(nodes)))
-    return GraphDetails(data, [], set(), lambda operators: (0, 0))
+    return GraphDetails(data, [], len(nodes), set(), lambda operators: (0, 0))
 
 
 def _native(record, counts: bool) -> dict:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import fx
 
-from .. import custom
+from .._base.dtypes import KINDS, PARTS, to_kind
+from .._engines import custom
 from .._native import C
 from .._torch import compat
 from .._torch.strides import promised
@@ -26,7 +27,7 @@ from .placement import runs_on_host
 from .random_ops import is_random_op_memory
 from .refusals import read_by_place, refusal
 from .scalars import is_host_scalar
-from .schema import DTYPES, PARTS, argument_kinds, is_plain, to_dtype, with_scalar
+from .schema import argument_kinds, is_plain, with_scalar
 from .symbols import Inexpressible, SymbolTable
 
 
@@ -120,8 +121,6 @@ class Importer:
                 node.meta[ID] = self._values[node]
         return self._result
 
-    # --- leaves and outputs ---
-
     def _tensor(self, node: fx.Node):
         value = node.meta.get("val")
         if value is None and node.op == "get_attr":
@@ -133,7 +132,7 @@ class Importer:
         numbers are held as pairs, those of float8 as codes."""
         pair = [2] if value.dtype in PARTS else []
         codes = torch.uint8 if value.dtype in small_floats.FORMATS else value.dtype
-        dtype = to_dtype(PARTS.get(value.dtype, codes))
+        dtype = to_kind(PARTS.get(value.dtype, codes))
         if value.layout != torch.strided or value.is_quantized or not is_plain(value):
             dtype = C.DType.other
         return dtype, [*self._symbols.shape(value.shape), *pair]
@@ -171,8 +170,6 @@ class Importer:
             outputs.append((ids, name_of(value),
                             promised_strides(self._tensor(value), self._symbols)))
         self._graph.set_outputs(outputs)
-
-    # --- nodes ---
 
     def _added(self, op, node, args, outputs) -> list:
         """Adds a node of the importer's own, for `node`; returns the ids of its outputs."""
@@ -223,7 +220,7 @@ class Importer:
     @staticmethod
     def _is_unheld(node, i: int, value) -> bool:
         """Whether it is a result that nobody reads, of a type that engines do not hold."""
-        held = value.dtype in DTYPES or value.dtype in PARTS or value.dtype in small_floats.FORMATS
+        held = value.dtype in KINDS or value.dtype in PARTS or value.dtype in small_floats.FORMATS
         return (not held
                 and not any(is_getitem(user) and user.args[1] == i for user in node.users))
 
@@ -262,10 +259,15 @@ class Importer:
 
     @staticmethod
     def _complexes(node, values) -> list[str]:
-        """Names of the complex tensor arguments of a node, and "result" where it gives such."""
-        names = [name for name, kind, value in values if kind != "attr"
-                 and any(isinstance(v, complex) or isinstance(v, fx.Node) and is_complex(v)
-                         for v in flat(value))]
+        """Names of the complex tensor arguments of a node, `name.i` of those in a list that holds
+        others, too, and "result" where it gives such."""
+        names = []
+        for name, kind, value in values:
+            items = [] if kind == "attr" else flat(value)
+            are = [isinstance(v, complex) or isinstance(v, fx.Node) and is_complex(v)
+                   for v in items]
+            names += ([name] if are and all(are) else
+                      [f"{name}.{i}" for i, yes in enumerate(are) if yes])
         return [*names, "result"] if is_complex(node) else names
 
     def _filled(self, node: fx.Node):
@@ -310,7 +312,7 @@ class Importer:
         """A number where the operator wants a tensor: a scalar of the type it promotes to."""
         result = node.meta["val"]
         result = result[0] if isinstance(result, (tuple, list)) else result
-        dtype = to_dtype(result.dtype)
+        dtype = to_kind(result.dtype)
         if result.dtype == torch.bool:
             dtype = C.DType.float32 if isinstance(value, float) else C.DType.int32
         elif isinstance(value, int) and not (
@@ -322,7 +324,7 @@ class Importer:
         return self._added("aten::full", node, args, [(dtype, [])])[0]
 
     def _complex_scalar(self, node, value: complex):
-        dtype = to_dtype(PARTS[node.meta["val"].dtype])
+        dtype = to_kind(PARTS[node.meta["val"].dtype])
         args = [("real", "attr", value.real), ("imag", "attr", value.imag),
                 ("complex", "attr", "result")]
         return self._added("complex::scalar", node, args, [(dtype, [2])])[0]
@@ -337,7 +339,7 @@ class Importer:
         if isinstance(value, complex):
             return [value.real, value.imag]
         if isinstance(value, torch.dtype):
-            return to_dtype(value)
+            return to_kind(value)
         if isinstance(value, (torch.device, torch.layout, torch.memory_format)):
             return str(value).removeprefix("torch.")
         if isinstance(value, (list, tuple)):

@@ -7,29 +7,58 @@ the write, too, where nobody reads the input behind it. It then changes the inpu
 
 import contextlib
 import operator
+from dataclasses import dataclass
 
 import torch
 from torch import fx
 
+from .._base.dtypes import KINDS, NARROWED
+from .._torch.observed_ranges import resizes
 from .._torch.other_storage import counts_writes
 from .._torch.strides import is_dense, lies_within, may_overlap, same
-from .fx_nodes import is_getitem
+from .fx_nodes import is_getitem, op_name
 from .refusals import WholeGraph
 from .returned_views import base_of, is_view
-from .schema import DTYPES, NARROWED, is_plain
+from .schema import is_plain
+
+
+@dataclass
+class Write:
+    """A value that a graph writes over an input: by an engine, or else by PyTorch, for a reason."""
+
+    target: fx.Node
+    engine: str | None = None
+    reason: str = ""
+
 
 _COPY = torch.ops.aten.copy_.default
+_OBSERVES = torch.ops.aten._fused_moving_avg_obs_fq_helper_functional.default
 _SCATTER_BY_PLACE = torch.ops.aten.as_strided_scatter.default
 _READS_BY_PLACE = (torch.ops.aten.as_strided.default, torch.ops.aten.as_strided_copy.default)
 
 
 @fx.node.has_side_effect
 def write_over(tensor: torch.Tensor, value: torch.Tensor) -> None:
-    """Writes, uncounted: AOTAutograd counts what its graph writes, once."""
-    uncounted = torch.autograd._unsafe_preserve_version_counter(tensor) if (
-        counts_writes(tensor)) else contextlib.nullcontext()
-    with torch.no_grad(), uncounted:
+    """Writes, uncounted: AOTAutograd counts what its graph writes, once. It calls the graph where
+    PyTorch does not look at what is written."""
+    if value is tensor:
+        return  # changed where it lies (native_writes.py)
+    refuse_inference(tensor)
+    with torch.no_grad(), counted_elsewhere(tensor):
         tensor.copy_(value)
+
+
+def counted_elsewhere(tensor: torch.Tensor):
+    """While it lasts, writes into a tensor are not counted."""
+    return torch.autograd._unsafe_preserve_version_counter(tensor) if (
+        counts_writes(tensor)) else contextlib.nullcontext()
+
+
+def refuse_inference(tensor: torch.Tensor) -> None:
+    """Raises RuntimeError for a tensor that may be written in inference mode alone."""
+    if tensor.is_inference() and not torch.is_inference_mode_enabled():
+        raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not "
+                           "allowed: clone it first")
 
 
 def refuse_overlaps(graph: fx.Graph, written: set[int]) -> None:
@@ -66,6 +95,21 @@ def refuse_overlaps(graph: fx.Graph, written: set[int]) -> None:
             offset = viewed.meta["val"].storage_offset() if offset is None else offset
             if not lies_within(base.meta["val"], sizes, strides, offset):
                 raise WholeGraph("as_strided reads beside its tensor, or may do so")
+
+
+def refuse_resizes(graph: fx.Graph) -> None:
+    """An observer's first batch gives its ranges, which begin without elements, one for each
+    channel. A functional graph has the sizes that they began with.
+
+    Raises:
+        WholeGraph: the graph has such an observer.
+    """
+    for node in graph.find_nodes(op="call_function", target=_OBSERVES):
+        given = dict(zip((a.name for a in _OBSERVES._schema.arguments), node.args, strict=False))
+        given |= node.kwargs
+        if resizes(given["running_min"].meta["val"], given.get("per_row_fake_quant", False)):
+            raise WholeGraph("a quantisation observer gets its size from the first batch "
+                             "(fused_moving_avg_obs_fake_quant by channel)")
 
 
 def _moved_values(graph: fx.Graph, arguments: list[fx.Node]) -> set[fx.Node]:
@@ -149,11 +193,12 @@ def _is_whole_copy(node: fx.Node) -> bool:
         target.device == value.device)
 
 
-def attach_writes(module: fx.GraphModule, names: list[str], engines, truncate: bool) -> None:
+def attach_writes(module: fx.GraphModule, names: list[str], engines,
+                  truncate: bool) -> list[Write]:
     """Undoes detach_writes in a graph whose blocks are calls of `engines`: what an engine computes
     it writes itself where it can, the rest PyTorch writes last."""
     if not names:
-        return
+        return []
     output = module.graph.output_node()
     results = list(output.args[0])
     kept, values = results[:-len(names)], results[-len(names):]
@@ -162,35 +207,48 @@ def attach_writes(module: fx.GraphModule, names: list[str], engines, truncate: b
     with module.graph.inserting_before(output):
         writes = [module.graph.call_function(write_over, (inputs[name], value))
                   for name, value in zip(names, values, strict=True)]
+    found = []
     for node in writes:
-        if _fits(*(n.meta["val"] for n in node.args), truncate):
-            _into_engine(module, node, engines)
+        write = Write(node.args[0])
+        if not (reason := _unfit(*(n.meta["val"] for n in node.args), truncate)):
+            write.engine, reason = _into_engine(module, node, engines)
+        write.reason = reason
+        found.append(write)
     module.graph.lint()
     module.recompile()
+    return found
 
 
-def _fits(tensor: torch.Tensor, value: torch.Tensor, truncate: bool) -> bool:
-    """Whether an engine holds the tensor's elements as they are, and its sizes are the value's for
+def _unfit(tensor: torch.Tensor, value: torch.Tensor, truncate: bool) -> str:
+    """"" where an engine holds the tensor's elements as they are, and its sizes are the value's for
     all sizes, not only for those that guards let in (n, and 4 * (n // 4) of a view by type)."""
-    return (is_plain(tensor) and tensor.layout == torch.strided
-            and tensor.dtype in DTYPES and not (truncate and tensor.dtype in NARROWED)
-            and all(map(same, tensor.shape, value.shape)))
+    if not is_plain(tensor) or tensor.layout != torch.strided:
+        return "it is not a plain strided tensor"
+    if tensor.dtype not in KINDS:
+        return f"engines hold no {tensor.dtype}"
+    if truncate and tensor.dtype in NARROWED:
+        return f"truncate_long_and_double: engines hold no {tensor.dtype}"
+    return "" if all(map(same, tensor.shape, value.shape)) else (
+        "its sizes are the new value's for some sizes alone")
 
 
-def _into_engine(module: fx.GraphModule, write: fx.Node, engines) -> None:
+def _into_engine(module: fx.GraphModule, write: fx.Node, engines) -> tuple[str | None, str]:
+    """(the engine that writes now, "") or (None, why none does)."""
     target, value = write.args
     if not isinstance(value, fx.Node) or value.target is not operator.getitem:
-        return
+        return None, "no engine computes its new value"
     call, position = value.args
     if call.op != "call_module" or call.target not in engines:
-        return
-    if call.args.count(target) > 1 or _read_behind(target, call, write):
-        return
+        return None, "no engine computes its new value"
+    if call.args.count(target) > 1:
+        return None, f"{call.target} is given it twice"
+    if reader := _read_behind(target, call, write):
+        return None, f"{reader} shows it, or reads it behind {call.target}"
     body = getattr(module, call.target)
     results = list(body.graph.output_node().args[0])
     inner_value = results[position]
     if not isinstance(inner_value, fx.Node) or inner_value.op == "placeholder":
-        return
+        return None, f"{call.target} is given its new value"
     with body.graph.inserting_before(body.graph.output_node()):
         body.graph.call_function(write_over, (_inner(body, call, target), inner_value))
     module.graph.erase_node(write)
@@ -199,10 +257,12 @@ def _into_engine(module: fx.GraphModule, write: fx.Node, engines) -> None:
         _drop_result(module, body, call, position)
     body.graph.lint()
     body.recompile()
+    return call.target, ""
 
 
-def _read_behind(target: fx.Node, call: fx.Node, write: fx.Node) -> bool:
-    """Whether the input, or a view of it, is read behind `call` or handed to it as a view."""
+def _read_behind(target: fx.Node, call: fx.Node, write: fx.Node) -> str:
+    """The node that reads the input, or a view of it, behind `call`, or `call` where it is handed a
+    view; "" if there is none."""
     order = {node: i for i, node in enumerate(call.graph.nodes)}
     waiting = [target]
     for alias in waiting:
@@ -212,8 +272,8 @@ def _read_behind(target: fx.Node, call: fx.Node, write: fx.Node) -> bool:
             if is_view(user) or is_getitem(user):
                 waiting.append(user)
             elif order[user] >= order[call]:
-                return True
-    return False
+                return str(user.target) if user.op == "call_module" else op_name(user.target)
+    return ""
 
 
 def _inner(body: fx.GraphModule, call: fx.Node, target: fx.Node) -> fx.Node:

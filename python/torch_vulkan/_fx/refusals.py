@@ -17,6 +17,11 @@ class WholeGraph(NotImplementedError):
     """
 
 
+class AsCaptured(WholeGraph):
+    """The same of a graph of which no engine takes anything and that writes to arguments: made
+    functional, it would copy all of them for each write."""
+
+
 STRIDED = {"aten::as_strided", "aten::as_strided_copy", "aten::as_strided_scatter"}
 """Operators on a tensor's storage, whatever its shape says."""
 OF_SOMETHING = {"aten::max", "aten::min", "aten::max.dim", "aten::min.dim", "aten::amax",
@@ -56,10 +61,23 @@ def _of_operator(node: fx.Node) -> str:
     if not isinstance(node.target, torch._ops.OpOverload):
         if op_name(node.target) == "torch::with_effects":
             return f"it has a side effect ({op_name(node.args[1])})"
-        return "not an ATen operator"
+        return _of_higher_order(node.target) or "not an ATen operator"
+    if "empty" in op_name(node.target) and (
+            torch.are_deterministic_algorithms_enabled()
+            and torch.utils.deterministic.fill_uninitialized_memory):
+        return "PyTorch fills it with NaN (torch.utils.deterministic.fill_uninitialized_memory)"
     if has_effect(node):
         return "it draws random numbers" if draws_random_numbers(node) else "it has a side effect"
     return ""
+
+
+def _of_higher_order(target) -> str:
+    if not isinstance(target, torch._ops.HigherOrderOperator):
+        return ""
+    if target.name() == "invoke_subgraph":
+        return ("a region of nested_compile_region that was traced with other sizes or strides: "
+                "without the decorator it is part of the graph")
+    return f"the higher-order operator {target.name()}, whose bodies PyTorch runs"
 
 
 def _of_values(node: fx.Node, device: torch.device) -> str:

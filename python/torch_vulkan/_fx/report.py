@@ -1,5 +1,6 @@
 """What the partition left to PyTorch, in messages and records."""
 
+from .._base.errors import OUT_OF_MEMORY
 from ..compilations import NativeRecord
 from .refusals import WholeGraph
 from .splitting import Split
@@ -28,6 +29,8 @@ def not_traced(error: Exception) -> str:
     text = " ".join(str(error).split())
     if isinstance(error, WholeGraph):
         return text
+    if isinstance(error, OUT_OF_MEMORY):
+        return f"memory ran out: {text[:300]}"
     return f"PyTorch's AOTAutograd failed: {type(error).__name__}: {text[:300]}"
 
 

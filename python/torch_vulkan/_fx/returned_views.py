@@ -129,14 +129,14 @@ def is_kept(node: fx.Node) -> bool:
 
 
 def _kept_gradients(results) -> dict[fx.Node, fx.Node]:
-    return {node: base for node in results if isinstance(node, fx.Node) and _is_tensor(node)
+    return {node: base for node in results if isinstance(node, fx.Node) and is_tensor(node)
             and (base := base_of(node)) is not node
             and (base.op in _HELD or not is_dense(node.meta["val"]))}
 
 
 def _kept(results, user_outputs: int) -> dict[fx.Node, fx.Node]:
     """view → the node that it is made of."""
-    tensors = [r for r in results if isinstance(r, fx.Node) and _is_tensor(r)]
+    tensors = [r for r in results if isinstance(r, fx.Node) and is_tensor(r)]
     users = {r for r in results[:user_outputs] if isinstance(r, fx.Node)}
     of_base: dict[fx.Node, set[fx.Node]] = {}
     for node in tensors:
@@ -164,7 +164,7 @@ def _keep_strides(node: fx.Node) -> None:
         node = node.args[0]
 
 
-def _is_tensor(node: fx.Node) -> bool:
+def is_tensor(node: fx.Node) -> bool:
     value = node.meta.get("val")
     return isinstance(value, torch.Tensor) and value.layout == torch.strided
 

@@ -1,23 +1,8 @@
-"""Operators' schemas and dtypes as the compiler has them."""
+"""Operators' schemas, and which tensors are plain ones."""
 
 import functools
 
 import torch
-
-from .._native import C
-
-DTYPES = {getattr(torch, name): getattr(C.DType, name)
-           for name in ("float32", "float16", "bfloat16", "float64", "int64", "int32", "int16",
-                        "int8", "uint8", "bool")}
-PARTS = {torch.complex64: torch.float32, torch.complex128: torch.float64,
-          torch.complex32: torch.float16}
-# What engines hold under truncate_long_and_double (csrc/passes/truncate.h).
-NARROWED = {torch.float64: torch.float32, torch.int64: torch.int32}
-
-
-def to_dtype(dtype: torch.dtype):
-    """The compiler's dtype; `other` for what engines never hold."""
-    return DTYPES.get(dtype, C.DType.other)
 
 
 @functools.cache

@@ -8,6 +8,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
+from .._native import C
 from .fx_nodes import op_name
 
 aten = torch.ops.aten
@@ -15,11 +16,6 @@ aten = torch.ops.aten
 FORMATS = {getattr(torch, name): name for name in (
     "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")}
 _WIDE = (torch.float32, torch.float16, torch.bfloat16)
-# Elements stay as they are, in another place or order.
-_MOVES = {"aten::t", "aten::transpose.int", "aten::permute", "aten::view", "aten::reshape",
-          "aten::_unsafe_view", "aten::unsqueeze", "aten::squeeze", "aten::squeeze.dim",
-          "aten::squeeze.dims", "aten::alias", "aten::detach", "aten::clone", "aten::expand",
-          "aten::slice.Tensor", "aten::select.int", "aten::cat"}
 _BYTES = (*FORMATS, torch.uint8)
 
 
@@ -39,7 +35,8 @@ def refusal(node: fx.Node) -> str:
     """Why a node that is concerned stays native; "": it does not."""
     op, made = op_name(node.target), format_of(node)
     read = [format_of(n) for n in node.all_input_nodes]
-    if op in _MOVES or op == "aten::_scaled_mm":
+    moves = C.moves(op) not in ("", "casts", "parts", "pads", "largest", "means")
+    if moves or op == "aten::_scaled_mm":
         return ""
     if op == "aten::view.dtype":
         types = {n.meta["val"].dtype for n in (node, node.args[0])}

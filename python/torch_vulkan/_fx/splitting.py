@@ -7,10 +7,10 @@ import torch
 from torch import fx
 from torch.fx.passes.utils.fuser_utils import fuse_by_partitions
 
-from .._base.calibration_use import warn_of_missing
+from .._base.calibration_use import warn_of_missing, warn_of_unused
+from .._base.settings import Settings
 from .._native import C
 from ..compilations import NativeRecord
-from ..settings import Settings
 from . import fx_nodes, graph_details
 from .importer import Imported, Importer
 from .returned_views import is_kept, is_view
@@ -64,18 +64,24 @@ def _does_work(node: fx.Node) -> bool:
 _CHECKS = {"aten::_linalg_check_errors"}
 
 
-def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile) -> Split:
+def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile,
+          warns: bool = True) -> Split:
     """Partitions `module` and moves each block into a sub-module `engine_<i>`, in place; where
-    nothing is built the module stays as it is."""
+    nothing is built the module stays as it is. `warns`: of calibrations that are not used."""
     imported = Importer(module, weights, settings.permits_int8).run()
     compiler_settings = settings.compiler_json(on_cuda=_on_cuda(module))
     plan = C.plan(imported.graph, compiler_settings, profile)
-    warn_of_missing(plan.calibration)
+    if warns:
+        warn_of_missing(plan.calibration)
     result = Split(plan=plan, imported=imported)
     result.compute_nodes = sum(map(_does_work, imported.nodes))
     native = [(record_of(node, reason), _does_work(node)) for index, reason, _ in plan.native
               if index >= 0 and (node := imported.nodes[index])]
     result.native = [record for record, _ in native]
+    if warns and settings.permits_int8 and not settings.builds_nothing:
+        warn_of_unused(plan.calibration, {fx_nodes.op_name(imported.nodes[index].target)
+                                          for block in plan.blocks for index in block},
+                       {record.op: record.reason for record in result.native})
     result.in_the_way = [record for record, works in native if works]
 
     blocks, name_of = [], {}

@@ -7,8 +7,8 @@ import torch
 from torch.utils._sympy import functions as sf
 
 from .._native import C
-from .._torch import compat
 from .._torch.guards import canonical, guards_of
+from .._torch.ranges import Ranges
 
 # What is added to a number on its way to an engine, as a size, where it may be negative; the
 # magnitude of such numbers is below it.
@@ -34,10 +34,11 @@ class SymbolTable:
         self._may_be_negative: dict[sympy.Symbol, bool] = {}
         self._environment = None
 
-    def ranges(self) -> list[tuple[str, int, int, int | None]]:
-        """(name, low, hint, high) of all symbols as they are now: in a profile of its own, others
-        than when the symbol was met (compat.each_profile)."""
-        return [(str(symbol), *self._range(symbol, self._environment)) for symbol in self._known]
+    def ranges(self, profile: dict | None) -> list[tuple[str, int, int, int | None]]:
+        """(name, low, hint, high) of all symbols in a profile of the graph's sizes; None: in all.
+        """
+        return [(str(symbol), *self._range(symbol, self._environment, profile))
+                for symbol in self._known]
 
     def carry(self, graph) -> list[tuple[sympy.Symbol, int]]:
         """Adds inputs to a graph of these symbols for those that the shapes of the others do not
@@ -70,11 +71,11 @@ class SymbolTable:
         if self._environment is None:
             return
         # Ahead of time sizes of 0 and 1 run the graph of larger ones, which may say "at least 2".
-        user_ranges = compat.user_ranges(self._environment) is not None
+        are_given = Ranges(self._environment).are_given
         guards = guards_of(self._environment)
         for relation, *sides in guards.conditions():
             sides = [guards.with_numbers(e) for e in sides]  # as in the shapes of the graph
-            if user_ranges and relation == "at_least" and any(e.is_number for e in sides):
+            if are_given and relation == "at_least" and any(e.is_number for e in sides):
                 continue
             if not set().union(*(e.free_symbols for e in sides)) <= self._known.keys():
                 continue
@@ -85,14 +86,16 @@ class SymbolTable:
             self._graph.add_condition(relation, left, right, "the captured graph")
 
     @staticmethod
-    def _range(symbol, shape_env) -> tuple[int, int, int | None]:
-        low, high = compat.symbol_range(shape_env, symbol)
-        if compat.user_ranges(shape_env) is None:
+    def _range(symbol, shape_env, profile=None) -> tuple[int, int, int | None]:
+        ranges = Ranges(shape_env, profile)
+        low, high = ranges.bounds(symbol)
+        if not ranges.are_given:
             low, high = guards_of(shape_env).narrowed(symbol, low, high)
-        hint = compat.symbol_hint(shape_env, symbol)
+        hint = ranges.usual(symbol)
         if hint is None:
             raise Inexpressible(f"size {symbol} is known only when the graph runs")
-        return 1 - BIAS if low is None else low, hint, high
+        # A call with a number beyond is refused where it is carried.
+        return 1 - BIAS if low is None else low, max(1 - BIAS, min(hint, BIAS - 1)), high
 
     def _symbol(self, symbol, shape_env):
         if symbol not in self._known:

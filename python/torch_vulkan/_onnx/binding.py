@@ -6,7 +6,8 @@ import warnings
 
 import torch
 
-from ..engine import numpy
+from .._base.given_outputs import writable
+from .._engines.engine import numpy
 
 
 class IOBinding:
@@ -41,7 +42,7 @@ class IOBinding:
         if isinstance(device_type, torch.Tensor):
             self._outputs[name] = device_type
         elif hasattr(device_type, "__array__"):
-            self._outputs[name] = torch.from_numpy(device_type)
+            self._outputs[name] = writable(f"tv.onnx: output {name!r}", device_type)
         elif buffer_ptr is None:
             _on_cpu(name, device_type)
             self._outputs[name] = None

@@ -5,10 +5,9 @@ import threading
 
 import numpy
 
-from ..errors import UnsupportedError
+from .._base.errors import UnsupportedError
+from .._native import C
 from .values import to_value
-
-_MAX_ELEMENTS = 64
 
 
 class ByValue:
@@ -49,7 +48,7 @@ class ByValue:
 
     def _body_for(self, feed):
         values = {name: to_value(feed[name]) for name in self._names}
-        small = all(isinstance(v, numpy.ndarray) and v.size <= _MAX_ELEMENTS
+        small = all(isinstance(v, numpy.ndarray) and v.size <= C.onnx_shape_elements
                     for v in values.values())
         key = tuple((v.dtype.str, v.shape, v.tobytes()) for v in values.values()) if small else None
         with self._lock:

@@ -5,15 +5,19 @@ from collections.abc import Mapping
 
 import torch
 
-from .._fx.schema import NARROWED
+from .._base.dtypes import DTYPES, NARROWED
+from .._base.inputs import Input
+from .._engines.engine import numpy
 from .._native import C
-from ..engine import DTYPES, numpy
-from ..inputs import Input
 
 # Types of whose numbers engines take and give the codes, in uint8: torch's and ml_dtypes' names.
 SMALL_FLOATS = {name: getattr(torch, name) for name in (
     "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")}
-ALL_DTYPES = {**DTYPES, **SMALL_FLOATS}
+# And those that engines hold in wider ones, with these; uint64 bit for bit.
+UNSIGNED = {"uint16": (torch.uint16, torch.int32), "uint32": (torch.uint32, torch.int64),
+            "uint64": (torch.uint64, torch.int64)}
+ALL_DTYPES = {**DTYPES, **SMALL_FLOATS, **{name: own for name, (own, _) in UNSIGNED.items()}}
+_WIDER = dict(UNSIGNED.values())
 
 
 def imported(model, given: dict):
@@ -82,6 +86,10 @@ def weights_of(model, settings) -> dict[str, torch.Tensor]:
 
 def held(tensor: torch.Tensor, settings) -> torch.Tensor:
     """The array in the form that the engine takes."""
+    if tensor.dtype == torch.uint64:
+        return tensor.view(torch.int64)
+    if tensor.dtype in _WIDER:
+        return tensor.to(_WIDER[tensor.dtype])
     narrowed = NARROWED.get(tensor.dtype) if settings.truncate_long_and_double else None
     return tensor.to(narrowed) if narrowed else tensor
 
@@ -96,7 +104,10 @@ def to_tensor(name, value) -> torch.Tensor:
         return value
     if numpy is None or not isinstance(value, (numpy.ndarray, numpy.generic, int, float, list)):
         raise ValueError(f"tv.onnx: input {name!r}: got {type(value).__name__}, want an array")
-    array = numpy.ascontiguousarray(value) if numpy.ndim(value) else numpy.array(value)
+    try:
+        array = numpy.ascontiguousarray(value) if numpy.ndim(value) else numpy.array(value)
+    except ValueError as error:  # lists of several lengths
+        raise ValueError(f"tv.onnx: input {name!r}: {error}") from None
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view(numpy.int16).copy()).view(torch.bfloat16)
     if array.dtype.name in SMALL_FLOATS:
@@ -104,7 +115,11 @@ def to_tensor(name, value) -> torch.Tensor:
         return codes.view(SMALL_FLOATS[array.dtype.name])
     if not array.flags.writeable:
         array = array.copy()
-    return torch.from_numpy(array)
+    try:
+        return torch.from_numpy(array)
+    except (TypeError, ValueError):
+        raise ValueError(f"tv.onnx: input {name!r}: got an array of {array.dtype!r}, want numbers "
+                         "of a type that torch has, in this machine's order of bytes") from None
 
 
 def to_array(tensor: torch.Tensor):
@@ -121,5 +136,6 @@ def to_array(tensor: torch.Tensor):
 
 def as_type(result: torch.Tensor, dtype: str) -> torch.Tensor:
     """What an engine gives as the type of the file: its codes as the numbers that they stand for,
-    and narrowed numbers wide again."""
-    return result.view(SMALL_FLOATS[dtype]) if dtype in SMALL_FLOATS else result.to(DTYPES[dtype])
+    narrowed numbers wide again and widened ones narrow."""
+    same_bits = dtype in SMALL_FLOATS or dtype == "uint64"
+    return result.view(ALL_DTYPES[dtype]) if same_bits else result.to(ALL_DTYPES[dtype])

@@ -1,21 +1,20 @@
 """A model that runs in engines and natively in turn."""
 
-import threading
 import warnings
 
 import numpy
 import onnx
-import torch
 
+from .._base.errors import UnsupportedError
 from .._base.progress import progress_for
+from .._engines.engine import Engine as BuiltEngine
 from .._native import C
-from ..engine import Engine as BuiltEngine
-from ..errors import UnsupportedError
 from . import division
 from .files import ALL_DTYPES, as_type, held, to_tensor, weights_of
 from .native import Part, Source
 from .single import ANOTHER
 from .values import to_value
+from .whole import Whole
 
 
 class _Unfit(Exception):
@@ -40,7 +39,7 @@ class Mixed:
         self._planned, self._settings = planned, planned.settings
         self.native = planned.native
         self.inputs, self.outputs = described(planned.source)
-        self._lock, self._whole, self._warned = threading.Lock(), None, False
+        self._whole = self._whole_of(planned)
         if not planned.has_engines:
             warnings.warn("torch_vulkan: no engine takes a part of this model: all of it runs in "
                           "ONNX Runtime", stacklevel=5)
@@ -64,7 +63,8 @@ class Mixed:
                 runners.append((step, parts[id(step)]))
                 continue
             engine = BuiltEngine(C.build(planned.plan, step.block, progress, keyed.cache_json()),
-                                 self._device or None)
+                                 self._device or None,
+                                 weight_budget=self._settings.weight_budget)
             engine.set_weights({w["name"]: weights[w["name"]] for w in engine.info()["weights"]})
             runners.append((step, engine))
         if progress:
@@ -77,8 +77,6 @@ class Mixed:
                  for name in step.by_size}
         return Part(planned.source, step.nodes, [*step.by_value, *step.by_size], step.outputs,
                     sized)
-
-    # --- runs ---
 
     def run(self, wanted, feed) -> list:
         """The outputs `wanted`: tensors or what values.py says."""
@@ -98,12 +96,7 @@ class Mixed:
                     self._run_native(step, runner, values, symbols)
             return [self._output(name, values, symbols) for name in wanted]
         except _Unfit as unfit:
-            if not self._warned:
-                warnings.warn(f"torch_vulkan: a call runs natively as a whole: {unfit}",
-                              stacklevel=4)
-                self._warned = True
-            results = self._whole_model().run(given)
-            return [results[name] for name in wanted]
+            return self._whole.run(wanted, given, str(unfit))
 
     def _check_input(self, name, dtype, value) -> None:
         if dtype == "other" or not isinstance(value, numpy.ndarray):
@@ -160,13 +153,16 @@ class Mixed:
             self._put(name, value, values, symbols)
 
     def _from_sizes(self, name, symbols):
-        dtype, dims, elements = self._planned.names[name][1]
+        _, dims, elements = self._planned.names[name][1]
         used = {s for e in elements if not isinstance(e, (int, float)) for s in e.symbols()}
         if unknown := used - symbols.keys():
             raise _Unfit(f"{self._ranges[min(unknown)][0]} is not known where {name!r} is read")
         known = [symbols.get(s, 0) for s in range(len(self._ranges))]
         numbers = [e if isinstance(e, (int, float)) else e.eval(known) for e in elements]
-        return numpy.array(numbers, numpy.dtype(dtype)).reshape(dims)
+        kind = self._planned.numpy_type_of(name)
+        array = (numpy.array(numbers, "int64").view(kind) if kind == "uint64"  # held bit for bit
+                 else numpy.array(numbers, kind))
+        return array.reshape(dims)
 
     def _output(self, name, values, symbols):
         at, host, _ = self._planned.names[name]
@@ -179,20 +175,12 @@ class Mixed:
     def _constant(self, name):
         source = self._planned.source
         if name not in source.initializers:
-            return self._whole_model().run({})[name]
+            return self._whole.part().run({})[name]
         return onnx.numpy_helper.to_array(source.initializers[name], source.directory)
 
-    def _whole_model(self) -> Part:
-        """All of the model, for calls that the engines do not take."""
-        with self._lock:
-            if self._whole is None:
-                source = self._planned.source
-                self._whole = Part(source, range(len(source.nodes)),
-                                   [name for name, _, _ in self.inputs],
-                                   [name for name, _, _ in self.outputs])
-            return self._whole
-
-    # --- other weights ---
+    @staticmethod
+    def _whole_of(planned) -> Whole:
+        return Whole(lambda: planned.source, planned.given["inputs"])
 
     def refit(self, model) -> None:
         """Raises ValueError where the file is of another network."""
@@ -208,7 +196,7 @@ class Mixed:
             engine.set_weights(tensors)
         self._runners = [(step, parts.get(i, runner))
                          for i, (step, runner) in enumerate(self._runners)]
-        self._planned, self._whole = planned, None
+        self._planned, self._whole = planned, self._whole_of(planned)
 
 
 def described(source: Source) -> tuple[list, list]:
@@ -227,7 +215,5 @@ def described(source: Source) -> tuple[list, list]:
 
 def as_tensor(value):
     """A result for callers that gave tensors."""
-    if isinstance(value, numpy.ndarray) and value.dtype.name in (*ALL_DTYPES, "uint16", "uint32",
-                                                                 "uint64"):
-        return to_tensor("", value) if value.dtype.name in ALL_DTYPES else torch.from_numpy(value)
-    return value
+    known = isinstance(value, numpy.ndarray) and value.dtype.name in ALL_DTYPES
+    return to_tensor("", value) if known else value

@@ -9,7 +9,7 @@ import onnx
 import onnx.version_converter
 from onnx import helper
 
-from ..errors import UnsupportedError
+from .._base.errors import OUT_OF_MEMORY, UnsupportedError
 from . import ranks
 from .values import element_type, from_runtime, to_runtime
 
@@ -129,12 +129,13 @@ class Part:
     """Nodes that run natively, one after the other.
 
     Attributes:
+        source: the model that they are of.
         inputs, outputs: names of values that go in and come out.
     """
 
     def __init__(self, source: Source, indices, inputs, outputs, fixed=None):
         """`fixed`: name → TypeProto of inputs whose types are other than the file's values'."""
-        self._source, self._indices = source, sorted(indices)
+        self.source, self._indices = source, sorted(indices)
         self.inputs, self.outputs = [*inputs], [*outputs]
         self._types = {**source.types, **(fixed or {})}
         self._run = None
@@ -152,23 +153,27 @@ class Part:
             raise
         except ImportError as error:  # of a package that the reference evaluator needs
             raise UnsupportedError(f"[onnx] {_first_line(error)}") from error
+        except OUT_OF_MEMORY:
+            raise
         except Exception as error:  # of many types, ONNX Runtime's own
             raise ValueError(f"tv.onnx: {_first_line(error)}") from error
 
     def _open(self, types) -> None:
-        model = self._source.part(self._indices, {k: unsized(v) for k, v in types.items()},
+        model = self.source.part(self._indices, {k: unsized(v) for k, v in types.items()},
                                   self.outputs)
         try:
-            self._run = _in_runtime(model, self._source.directory)
+            self._run = _in_runtime(model, self.source.directory)
+        except OUT_OF_MEMORY:
+            raise
         except Exception as refusal:  # of many types, ONNX Runtime's own
             if len(self._indices) > 1:
                 self._run = self._one_by_one()
                 return
-            self._run = _in_reference(model, self._source, refusal)
+            self._run = _in_reference(model, self.source, refusal)
 
     def _one_by_one(self):
         """Each node as a part of its own: some are ONNX Runtime's."""
-        nodes = [self._source.nodes[i] for i in self._indices]
+        nodes = [self.source.nodes[i] for i in self._indices]
         later = [set().union(*(reads(node) for node in nodes[k + 1:]), self.outputs)
                  for k in range(len(nodes))]
         parts = []
@@ -176,7 +181,7 @@ class Part:
             made = {name for other in nodes[:k] for name in other.output}
             names = [name for name in sorted(reads(node))
                      if name in made or name in self.inputs]
-            parts.append(Part(self._source, [self._indices[k]], names,
+            parts.append(Part(self.source, [self._indices[k]], names,
                               [name for name in node.output if name and name in later[k]]))
 
         def run(feed):

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-from .. import device_list
+from .._base.errors import UnsupportedError
+from .._base.settings import Settings
+from .._device import device_list
+from .._engines.engine import Engine
 from .._native import C
-from ..engine import Engine
-from ..errors import UnsupportedError
-from ..settings import Settings
 from .files import imported, ranges, to_tensor, weights_of
 
 
@@ -31,10 +31,7 @@ class Observed:
         compiler = settings.compiler_json()
         source = imported(model, {"inputs": ranges(model, inputs), "constants": {}})
         self.inputs = [name for name, _, _ in source.inputs]
-        self._points: dict[str, tuple[int, bool]] = {}
-        for name, *_, dim, is_product in C.observed_points(source.graph, compiler):
-            known, product = self._points.get(name, (dim, is_product))
-            self._points[name] = (dim if dim == known else -1, product or is_product)
+        self._points: dict[str, tuple[int, bool]] = C.observed_channels(source.graph, compiler)
         self._engine = None
         if self._points.keys() <= {*self.inputs}:
             return

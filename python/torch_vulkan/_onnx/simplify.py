@@ -4,6 +4,7 @@ import os
 
 import onnx
 
+from .._base.errors import OUT_OF_MEMORY
 from .files import serialized
 
 
@@ -24,6 +25,8 @@ def simplified(model) -> onnx.ModelProto:
         loaded = onnx.load_from_string(serialized(model))
     try:
         return onnxslim.slim(loaded)
+    except OUT_OF_MEMORY:
+        raise
     except Exception as error:  # of many types
         raise ValueError(f"tv.onnx: simplify=True: onnxslim fails on the model: {error}; without "
                          "simplify it compiles as it is") from error

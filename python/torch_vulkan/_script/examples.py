@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch.utils import _pytree as pytree
 
-from ..inputs import Arguments, Input, is_leaf
+from .._base.inputs import Arguments, Input, is_leaf
 
 _BETWEEN = 3  # sets of sizes between the smallest and the largest
 

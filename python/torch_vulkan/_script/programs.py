@@ -8,19 +8,20 @@ import warnings
 
 import torch
 
-from .. import compilations, cuda_memory, device_list
+from .. import compilations
 from .._base.dumps import debug_directory
+from .._base.errors import OUT_OF_MEMORY, UnsupportedError, memory_errors
+from .._base.inputs import Arguments
+from .._base.settings import Settings
+from .._device import cuda_memory, device_list
+from .._engines.engine import Engine, built_elsewhere, tensor_bytes
 from .._native import LIB, C
 from ..compilations import Compilation, EngineRecord, NativeRecord
-from ..engine import Engine, built_elsewhere, tensor_bytes
-from ..errors import UnsupportedError
-from ..inputs import Arguments
-from ..settings import Settings
 from .examples import examples
 
 ABOUT = "torch_vulkan_script.json"  # a file that says who wrote the archive
 FORMAT = 1
-_MARK = "torch_vulkan_format"  # an attribute of what was compiled
+MARK = "torch_vulkan_format"  # an attribute of what was compiled
 NO_CACHE = json.dumps({"reuse_cached_engines": False, "cache_built_engines": False})
 
 
@@ -74,14 +75,16 @@ def reports(module: torch.jit.ScriptModule, arguments: Arguments | None, setting
 
 
 def _run(module, arguments, settings, *, device="", cache=NO_CACHE, debug_dir="", dry_run_for=""):
+    tensors_on = _device_of(module, arguments)
+    compiler = settings.compiler_json(debug_dir, on_cuda=tensors_on.type == "cuda")
     options = {
-        "settings": settings.compiler_json(debug_dir), "cache": cache, "device": device,
+        "settings": compiler, "cache": cache, "device": device,
         "immutable_weights": settings.immutable_weights,
         "pass_through_build_failures": settings.pass_through_build_failures,
         "dry_run_for": dry_run_for,
     }
     failure = None
-    for given in examples(module, arguments, _device_of(module, arguments)):
+    for given in examples(module, arguments, tensors_on):
         chosen = json.dumps(options | {"fitted": given.fitted, "usual": given.usual})
         try:
             with torch.random.fork_rng():
@@ -91,7 +94,7 @@ def _run(module, arguments, settings, *, device="", cache=NO_CACHE, debug_dir=""
                 raise
             failure = failure or error
             continue
-        made._register_attribute(_MARK, torch._C.IntType.get(), FORMAT)
+        made._register_attribute(MARK, torch._C.IntType.get(), FORMAT)
         return torch.jit._recursive.wrap_cpp_module(made), json.loads(about)
     raise UnsupportedError(
         "tv.compile: the module does not run at all sizes that were tried between those of "
@@ -116,12 +119,15 @@ def save(module: torch.jit.ScriptModule, file) -> None:
 
 
 def load(path, device: int | str | None) -> torch.jit.ScriptModule:
-    """Reads what `save` wrote. Raises ValueError if it is damaged, of a later format, or its
-    engines do not run on the device."""
+    """Reads what `save` wrote, or torch.jit.save of what had been read from it. Raises ValueError
+    if it is damaged, of a later format, or its engines do not run on the device."""
     files = {ABOUT: ""}
     try:
-        module = torch.jit.load(path, _extra_files=files)
-        version = json.loads(files[ABOUT])["format"]
+        with memory_errors():
+            module = torch.jit.load(path, _extra_files=files)
+        version = json.loads(files[ABOUT])["format"] if files[ABOUT] else getattr(module, MARK)
+    except OUT_OF_MEMORY:
+        raise
     except Exception as error:  # of many types
         raise ValueError(f"{path} cannot be read by torch {torch.__version__}: {error}; copy it "
                          "again, or save the program again") from error
@@ -153,15 +159,17 @@ def _put_engines_on(module, device: str) -> None:
     for name, (engine, _) in engines_of(module).items():
         if engine.device() != device:
             state = dict(engine.__obj_flatten__())
-            setattr(module, name, torch.classes.torch_vulkan.Engine(
-                engine.vke(), device, state["immutable_weights"], state["truncate"]))
+            moved = torch.classes.torch_vulkan.Engine(
+                engine.vke(), device, state["immutable_weights"], state["truncate"])
+            moved.set_weight_budget(engine.weight_budget())
+            setattr(module, name, moved)
 
 
 def is_script(module) -> bool:
     """True for a ScriptModule that `compile_module` made, or a copy of one that was loaded, also
     where all of it is native. What C++ compiled is known by its engines."""
     return isinstance(module, torch.jit.ScriptModule) and (
-        hasattr(module, _MARK) or bool(engines_of(module)))
+        hasattr(module, MARK) or bool(engines_of(module)))
 
 
 def engines_of(module: torch.jit.ScriptModule) -> dict[str, tuple]:
@@ -177,7 +185,8 @@ def engines_of(module: torch.jit.ScriptModule) -> dict[str, tuple]:
 
 def engine_of(name: str, engine, weights) -> Engine:
     """A stand-alone engine with copies of its weights."""
-    made = Engine(tensor_bytes(engine.vke()), engine.device() or None)
+    made = Engine(tensor_bytes(engine.vke()), engine.device() or None,
+                  weight_budget=engine.weight_budget())
     made.set_weights([tensor.detach() for tensor in weights])
     return made
 

@@ -5,17 +5,6 @@ import sys
 
 import sympy
 import torch
-from torch.utils._sympy.numbers import int_oo
-from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
-
-
-def set_symbol_ranges(shape_env, ranges: dict[sympy.Symbol, tuple[int, int, int]],
-                      profiles=()) -> None:
-    """What the user said of symbols, (min, opt, max): it goes before what the capture found out,
-    which holds neither sizes below 2 nor the size to choose kernels for. `profiles`: narrower
-    ranges, of which each gets an engine of its own."""
-    shape_env.torch_vulkan_ranges = dict(ranges)
-    shape_env.torch_vulkan_profiles = list(profiles)
 
 
 def without_effect_tokens(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -24,22 +13,6 @@ def without_effect_tokens(program: torch.export.ExportedProgram) -> torch.export
     from torch.export._remove_effect_tokens_pass import _remove_effect_tokens
 
     return _remove_effect_tokens(program)
-
-
-def each_profile(module: torch.fx.GraphModule):
-    """Yields once for each profile of the module's symbols, which have its ranges meanwhile; once
-    where there are none."""
-    env = shape_env_of(module)
-    profiles = getattr(env, "torch_vulkan_profiles", None) or [None]
-    whole = getattr(env, "torch_vulkan_ranges", None)
-    try:
-        for profile in profiles:
-            if profile is not None:
-                env.torch_vulkan_ranges = {**whole, **profile}
-            yield profile
-    finally:
-        if whole is not None:
-            env.torch_vulkan_ranges = whole
 
 
 def shape_env_of(module: torch.fx.GraphModule):
@@ -81,71 +54,6 @@ def verifiers_of(program: torch.export.ExportedProgram, writes: bool) -> list:
     from torch._export.verifier import TrainingIRVerifier
 
     return [TrainingIRVerifier] if writes else program.verifiers
-
-
-def user_ranges(shape_env) -> dict[sympy.Symbol, tuple[int, int, int]] | None:
-    """What the user said which sizes a graph takes (set_symbol_ranges)."""
-    return getattr(shape_env, "torch_vulkan_ranges", None) or None
-
-
-def _user_range(shape_env, symbol) -> tuple[int, int, int] | None:
-    return (user_ranges(shape_env) or {}).get(symbol)
-
-
-def only_value(shape_env, expr: sympy.Expr) -> sympy.Expr | None:
-    """The number that an expression of symbols is for all sizes that a graph takes; None where
-    there is none, or none is found."""
-    hints = {symbol: symbol_hint(shape_env, symbol) for symbol in expr.free_symbols}
-    if None in hints.values():
-        return None
-    number = expr.xreplace(hints)
-    if not number.is_Integer:
-        return None
-    if user_ranges(shape_env) is None:
-        return number if shape_env._maybe_evaluate_static(
-            sympy.Eq(expr, number)) is sympy.true else None
-    bounds = bound_sympy(expr, {symbol: _value_range(shape_env, symbol) for symbol in hints})
-    return number if bounds.is_singleton() else None
-
-
-def _value_range(shape_env, symbol: sympy.Symbol) -> ValueRanges:
-    low, high = symbol_range(shape_env, symbol)
-    return ValueRanges(-int_oo if low is None else low, int_oo if high is None else high)
-
-
-def symbol_hint(shape_env, symbol: sympy.Symbol) -> int | None:
-    """The size to choose kernels for: what the user said, else the size that a symbol had when it
-    was captured; None for one that depends on data."""
-    if (given := _user_range(shape_env, symbol)) is not None:
-        return given[1]
-    for attribute in ("backed_var_to_val", "var_to_val"):
-        values = getattr(shape_env, attribute, None)
-        if values is not None and symbol in values:
-            return int(values[symbol])
-    return None
-
-
-def symbol_range(shape_env, symbol: sympy.Symbol) -> tuple[int | None, int | None]:
-    """Bounds of a symbol; None: no bound. A number that a function takes has no lower one, unless
-    the capture found out that it is not negative."""
-    if (given := _user_range(shape_env, symbol)) is not None:
-        return given[0], given[2]
-    bounds = shape_env.var_to_range.get(symbol)
-    if bounds is None:
-        return None, None
-    low = _finite(bounds.lower)
-    if (low is None or low < 0) and shape_env._maybe_evaluate_static(symbol >= 0) is sympy.true:
-        low = 0
-    return low, _finite(bounds.upper)
-
-
-def _finite(bound) -> int | None:
-    try:
-        value = int(bound)
-    except (TypeError, ValueError, OverflowError, AttributeError):
-        return None
-    # torch writes "no bound" as the largest index, less one where it divides.
-    return value if abs(value) < 2**62 else None
 
 
 def depends_on_data(value) -> bool:
@@ -226,12 +134,22 @@ def views_by_their_facts():
     return config.patch(view_replay_for_aliased_outputs=False)
 
 
+def keep_what_is_saved() -> None:
+    """Lets the backward graph of the graph that AOTAutograd hands to the compiler now run more than
+    once. AOTAutograd counts on compilers that give away memory of what was saved for it (torch
+    2.13: an error where `backward(create_graph=True)` is part of the program); engines do not."""
+    context = torch._guards.TracingContext.try_get()
+    if context is not None and context.fw_metadata is not None:
+        context.fw_metadata.bw_donated_idxs = []
+
+
 def replay_views_where_facts_fail(graph) -> None:
     """Inside views_by_their_facts: undoes it for the graph that AOTAutograd hands to the compiler
     now, where its facts are of no use: elements of another type; an argument whose own sizes and
     strides the program changes; one that has gradients and elements in one place (expanded), as
     as_strided's backward gives each of those the mean of their gradients; gradients of as_strided,
-    which by the program pass by what lies outside of the view that it was taken of."""
+    which by the program pass by what lies outside of the view that it was taken of; conjugated and
+    negated views, which sizes and strides do not tell from others."""
     from torch._functorch import config
 
     context = torch._guards.TracingContext.try_get()
@@ -242,11 +160,15 @@ def replay_views_where_facts_fail(graph) -> None:
     def calls(operator):
         return bool(graph.find_nodes(op="call_function", target=operator))
 
+    aten = torch.ops.aten
+    given = [n.meta["val"] for n in graph.find_nodes(op="placeholder")]
     gradients = any(info.requires_grad for info in metadata.input_info)
-    expanded = any(_is_expanded(n.meta["val"]) for n in graph.find_nodes(op="placeholder"))
-    if any(info.mutates_metadata for info in metadata.input_info) or calls(
-            torch.ops.aten.view.dtype) or (
-            gradients and (expanded or calls(torch.ops.aten.as_strided.default))):
+    expanded = any(map(_is_expanded, given))
+    if any(info.mutates_metadata for info in metadata.input_info) or any(
+            map(calls, (aten.view.dtype, aten.view_as_complex.default, aten._conj.default,
+                        aten._neg_view.default))) or any(
+            isinstance(v, torch.Tensor) and (v.is_conj() or v.is_neg()) for v in given) or (
+            gradients and (expanded or calls(aten.as_strided.default))):
         config.view_replay_for_aliased_outputs = True
 
 

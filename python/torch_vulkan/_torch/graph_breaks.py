@@ -10,17 +10,28 @@ import sys
 import torch
 from torch import fx
 
+from . import fused_optimizers
 from .captures import Breaks, GraphBreak, break_of
 
 _TITLE = "require_full_compilation: a graph break leaves part of the model to Python"
 
 
 def watch() -> None:
-    """From now on Dynamo raises at graph breaks of functions compiled with the setting; to be
-    called again after torch._dynamo.reset()."""
+    """From now on Dynamo raises at graph breaks of functions compiled with the setting, and traces
+    fused steps of optimizers for this backend, also after torch._dynamo.reset()."""
     handler = torch._dynamo.callback_handler
     if _callback() not in handler.start_callbacks:
         handler.register_start_callback(_callback())
+    if "clear" not in vars(handler):
+        handler.clear = _cleared(handler, handler.clear)
+
+
+def _cleared(handler, clear):
+    def clear_others():
+        clear()
+        handler.register_start_callback(_callback())
+
+    return clear_others
 
 
 @functools.cache
@@ -38,7 +49,11 @@ def message(cause: str) -> str:
 def _begin(_) -> None:
     """Called when a compilation starts; not while another runs, where the backend alone looks."""
     stack = _local("stack", contextlib.ExitStack)  # Dynamo unwinds it when this compilation ends
-    if stack is not None and _wants_one_graph():
+    options = _own_options()
+    if stack is None or options is None:
+        return
+    stack.enter_context(fused_optimizers.traced())
+    if options.get("require_full_compilation") is True and not options.get("dryrun"):
         stack.enter_context(torch._dynamo.error_on_graph_break(True))
         stack.push(_name_the_setting)
 
@@ -55,16 +70,16 @@ def _unsupported() -> type:
     return type("Unsupported", (torch._dynamo.exc.Unsupported, ValueError), {})
 
 
-def _wants_one_graph() -> bool:
-    """Whether what Dynamo compiles now is for this backend, with the setting."""
+def _own_options() -> dict | None:
+    """The options of what Dynamo compiles now; None where that is not for this backend."""
     convert = _local("self", torch._dynamo.convert_frame.ConvertFrame)
     if convert is None:
-        return False
+        return None
     backend = torch._dynamo.eval_frame.innermost_backend(convert)
-    options = getattr(backend, "kwargs", {}).get("options") or {}
     function = getattr(backend, "compiler_fn", None)
-    return getattr(function, "__module__", "").startswith("torch_vulkan.") and (
-        options.get("require_full_compilation") is True and not options.get("dryrun"))
+    if not getattr(function, "__module__", "").startswith("torch_vulkan."):
+        return None
+    return getattr(backend, "kwargs", {}).get("options") or {}
 
 
 def _local(name: str, kind: type):

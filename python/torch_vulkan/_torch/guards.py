@@ -9,7 +9,7 @@ import torch
 from torch import fx
 from torch.utils._sympy import functions as sf
 
-from . import compat
+from . import ranges
 
 _REMAINDERS = (sf.Mod, sf.PythonMod, sympy.Mod)
 _MOST_STEPS = 8  # of replacements inside of each other
@@ -32,7 +32,7 @@ class Guards:
     """
 
     def __init__(self, shape_env, shown: frozenset = frozenset()):
-        self._environment = shape_env
+        self._ranges = ranges.Ranges(shape_env)
         self._shown = shown
         self._numbers: dict[sympy.Expr, sympy.Expr | None] = {}
         self.relations = [relation for g in getattr(shape_env, "guards", ())
@@ -87,15 +87,15 @@ class Guards:
             return None
         if expr not in self._numbers:
             self._numbers[expr] = self._only_size(expr) if expr.is_Symbol else (
-                compat.only_value(self._environment, expr))
+                self._ranges.only_value(expr))
         return self._numbers[expr]
 
     def _only_size(self, symbol):
         """The size that the guards leave a symbol of few, tried one by one: 11 of 10 and 11 where
         it is odd."""
-        if compat.user_ranges(self._environment) is not None:
+        if self._ranges.are_given:
             return None
-        low, high = self.narrowed(symbol, *compat.symbol_range(self._environment, symbol))
+        low, high = self.narrowed(symbol, *self._ranges.bounds(symbol))
         if low is None or high is None or high - low >= _FEW_SIZES:
             return None
         relations = [r for r in self.relations if r.free_symbols == {symbol}]
@@ -154,7 +154,7 @@ def of_graph(graph: fx.Graph):
 
 def guards_of(shape_env) -> Guards:
     """The guards until now; made anew where there are others, other ranges or another graph."""
-    key = len(getattr(shape_env, "guards", ())), id(compat.user_ranges(shape_env)), _SHOWN.get()
+    key = len(getattr(shape_env, "guards", ())), ranges.given(), _SHOWN.get()
     known = getattr(shape_env, "torch_vulkan_guards", None)
     if known is None or known[0] != key:
         known = shape_env.torch_vulkan_guards = key, Guards(shape_env, _SHOWN.get())

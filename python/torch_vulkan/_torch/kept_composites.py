@@ -1,7 +1,8 @@
 """What is traced in place of PyTorch's own, below every table of decompositions. Operators stay
 whole that PyTorch takes apart: resizing has one kernel here, and index arithmetic there; attention
 of a GPU's tensors may be traced as its pieces, in float32, which a real call would not run.
-Reflectors are taken apart before PyTorch's gradient of them is."""
+Reflectors are taken apart before PyTorch's gradient of them is. Recurrent networks are not taken
+apart into their steps; fused steps of optimizers are, into operators on each tensor."""
 
 import contextlib
 import functools
@@ -12,7 +13,7 @@ from torch._C import DispatchKey
 from torch._decomp.decompositions import upsample_compute_output_size
 
 from .._native import C
-from . import reflectors
+from . import fused_optimizers, recurrent, reflectors
 
 aten = torch.ops.aten
 
@@ -26,6 +27,12 @@ def _resizes() -> list[str]:
     names = (row["op"] for row in C.supported_ops())
     return [name.removeprefix("aten::").removesuffix(".vec") for name in names
             if name.endswith(".vec")]
+
+
+def kept_resizes() -> set:
+    """What of resizing has a table's decomposition as well, which is not to be used."""
+    packets = (getattr(aten, name, None) for name in _resizes())
+    return {packet.vec for packet in packets if packet is not None}
 
 
 def _by_size(operator):
@@ -83,9 +90,9 @@ def traced_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal
     return attention(query, key, value, attn_mask, is_causal, scale, enable_gqa)
 
 
-def use_own_attention(module: torch.fx.GraphModule) -> None:
-    """What stays native of attention that was kept whole becomes PyTorch's own operators, which
-    programs without Python know, too."""
+def use_own_operators(module: torch.fx.GraphModule) -> None:
+    """What stays native of what was kept whole becomes PyTorch's own operators, which programs
+    without Python know, too."""
     graph = module.graph
 
     def call(node, target, *args, **kwargs):
@@ -107,7 +114,20 @@ def use_own_attention(module: torch.fx.GraphModule) -> None:
             result = call(node, aten.transpose.int, result, -3, -2)
         node.replace_all_uses_with(result)
         graph.erase_node(node)
-    if nodes:
+    changed = bool(nodes)
+    for node in graph.nodes:
+        if node.op != "call_function" or (plain := recurrent.plain(node)) is None:
+            continue
+        node.target, node.args = plain
+        changed = True
+        for result in [*node.users]:  # by steps in memory, also of batch_first
+            with graph.inserting_after(result):
+                dense = graph.call_function(aten.clone.default, (result,),
+                                            {"memory_format": torch.contiguous_format})
+            dense.meta = dict(result.meta)
+            result.replace_all_uses_with(dense, delete_user_cb=lambda user, dense=dense:
+                                         user is not dense)
+    if changed:
         module.recompile()
 
 
@@ -115,6 +135,9 @@ def _replacements():
     """(overload, keys whose kernels go, what takes their place or None)."""
     yield aten.scaled_dot_product_attention.default, _KEYS, traced_attention
     yield reflectors.REPLACEMENT
+    yield from _recurrent()
+    for operator, traced in fused_optimizers.TRACED.items():
+        yield operator, (DispatchKey.Autograd,), traced
     for name in _resizes():
         packet = getattr(aten, name, None)
         if packet is None:
@@ -124,13 +147,26 @@ def _replacements():
         yield getattr(aten, f"{name}_backward").default, (DispatchKey.Meta,), _gradient
 
 
-@contextlib.contextmanager
+def _recurrent():
+    return ((op, _KEYS, traced) for op, traced in recurrent.TRACED.items())
+
+
 def keep_composites():
     """While it lasts, the operators above are traced as they are said to be."""
+    return _replaced(_replacements)
+
+
+def keep_recurrent():
+    """The same of recurrent networks alone: for a capture that they would fix the length of."""
+    return _replaced(_recurrent)
+
+
+@contextlib.contextmanager
+def _replaced(replacements):
     with _lock:
         saved = {}
         try:
-            for overload, keys, replacement in _replacements():
+            for overload, keys, replacement in replacements():
                 saved[overload] = dict(overload.py_kernels)
                 for key in keys:
                     overload.py_kernels.pop(key, None)

@@ -2,6 +2,8 @@
 
 import torch
 
+from .._base.raw_bytes import raw_bytes
+
 Changes = list[tuple[torch.Tensor, torch.Tensor]]
 
 
@@ -27,8 +29,7 @@ def has_its_own_elements(tensor: torch.Tensor) -> bool:
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Also where both are nan."""
-    a, b = (t.detach().cpu().contiguous().flatten().view(torch.uint8) for t in (a, b))
-    return torch.equal(a, b)
+    return torch.equal(raw_bytes(a), raw_bytes(b))
 
 
 def _overlapping(tensors: list[torch.Tensor]) -> list[list[torch.Tensor]]:

@@ -17,7 +17,7 @@ __all__ = [*_PUBLIC]
 def __getattr__(name: str):
     if name not in _PUBLIC:
         raise AttributeError(f"module 'torch_vulkan.service' has no attribute {name!r}")
-    return getattr(importlib.import_module(f".{_PUBLIC[name]}", __name__), name)
+    return getattr(importlib.import_module(f".._service.{_PUBLIC[name]}", __name__), name)
 
 
 def __dir__() -> list[str]:

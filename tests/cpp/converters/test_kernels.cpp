@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <regex>
 #include <set>
@@ -18,10 +21,10 @@
 #include "csrc/lowering/requests.h"
 #include "csrc/lowering/tactics.h"
 #include "csrc/partition/unsupported.h"
-#include "csrc/passes/canonicalise.h"
-#include "csrc/passes/choose_layouts.h"
-#include "csrc/passes/truncate.h"
-#include "csrc/passes/write_in_place.h"
+#include "csrc/passes/layouts/choose_layouts.h"
+#include "csrc/passes/simplify/canonicalise.h"
+#include "csrc/passes/simplify/truncate.h"
+#include "csrc/passes/write/write_in_place.h"
 #include "tests/cpp/kit/sample_graphs.h"
 #include "tests/cpp/kit/spirv_check.h"
 
@@ -172,6 +175,86 @@ TEST(Kernels, NamesOfTacticsFollowTheirGrammar) {
                            "conv_tiled_64x64_q3", "reduce_sum_16group", ""}) {
     EXPECT_FALSE(is_tactic_name(name)) << name;
   }
+}
+
+/// A tactic's name with N for each number.
+std::string without_numbers(const std::string& name) {
+  return std::regex_replace(name, std::regex("\\d+|N"), "N");
+}
+
+std::string an_example(const std::string& name) {
+  return std::regex_replace(name, std::regex("N"), "4");
+}
+
+/// What examples are offered on a CPU and on GPUs, refused or not, without numbers.
+std::set<std::string> offered_names() {
+  std::set<std::string> names;
+  for (const auto& [op, converter] : test::operators_with_examples()) {
+    if (!converter.convert || op.starts_with("test::")) continue;
+    for (const Graph& example : converter.examples()) {
+      for (const DeviceProfile& device :
+           {cpu_profile(), DeviceProfile::builtin_default(), matrix_profile()}) {
+        const Settings settings;
+        const Graph graph =
+            choose_layouts(canonicalise(example, settings, device), settings, device);
+        ValueTable table(graph);
+        for (const Node& node : graph.nodes) {
+          for (const Tactic& tactic : convert_node(node, table, device, settings).offered) {
+            names.insert(without_numbers(tactic.name));
+          }
+        }
+      }
+    }
+  }
+  return names;
+}
+
+/// The folder docs/ above this program, which is built inside of the repository.
+std::filesystem::path pages() {
+  std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe");
+  while (folder.has_relative_path() && !exists(folder / "docs" / "kernels.md")) {
+    folder = folder.parent_path();
+  }
+  return folder / "docs";
+}
+
+/// Words in backticks of a page that begin as a tactic's name does and have a tile: whole names,
+/// and beginnings, which end in `_` or an ellipsis.
+std::set<std::string> tactics_of_page(const std::string& text,
+                                      const std::set<std::string>& offered) {
+  std::set<std::string> found;
+  static const std::regex word("`([a-z][a-z0-9]*_([a-z0-9]+_)*[\\dN][a-z0-9_N]*)(\xe2\x80\xa6)?`");
+  for (std::sregex_iterator it(text.begin(), text.end(), word), end; it != end; ++it) {
+    const std::string name = (*it)[1], family = name.substr(0, name.find('_') + 1);
+    const auto first = offered.lower_bound(family);
+    if (first != offered.end() && first->starts_with(family)) found.insert(name);
+  }
+  return found;
+}
+
+TEST(Kernels, TacticsThatPagesNameExist) {
+  if (test::only_operator() != nullptr) GTEST_SKIP() << "needs every operator's tactics";
+  const std::set<std::string> offered = offered_names();
+  size_t named = 0;
+  for (const auto& file : std::filesystem::directory_iterator(pages())) {
+    const std::string stem = file.path().stem();
+    if (file.path().extension() != ".md" || stem == "accuracy" || stem == "operators") {
+      continue;  // generated, and about operators, some of which are named alike
+    }
+    std::ifstream in(file.path());
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    for (const std::string& name : tactics_of_page(text, offered)) {
+      ++named;
+      EXPECT_TRUE(name.ends_with('_') || is_tactic_name(an_example(name)))
+          << file.path() << ": " << name;
+      const std::string kind = without_numbers(name);
+      const auto at = offered.lower_bound(kind);
+      EXPECT_TRUE(at != offered.end() && at->starts_with(kind) &&
+                  (name.ends_with('_') || *at == kind || at->substr(kind.size(), 1) == "_"))
+          << file.path() << ": no tactic is named as " << name;
+    }
+  }
+  EXPECT_GE(named, 4U);
 }
 
 TEST(Kernels, DebugBuildsCheckEveryAddressAndCompile) {

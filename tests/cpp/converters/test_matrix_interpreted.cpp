@@ -13,8 +13,8 @@
 
 #include "csrc/converter.h"
 #include "csrc/lowering/tactics.h"
-#include "csrc/passes/canonicalise.h"
-#include "csrc/passes/choose_layouts.h"
+#include "csrc/passes/layouts/choose_layouts.h"
+#include "csrc/passes/simplify/canonicalise.h"
 #include "tests/cpp/kit/interpreted_engine.h"
 #include "tests/cpp/kit/matrix_engines.h"
 #include "tests/cpp/kit/seed.h"

@@ -1,6 +1,7 @@
 #pragma once
 // Graphs of every operator that has a converter.
 
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -8,7 +9,6 @@
 #include <vector>
 
 #include "csrc/converter.h"
-#include "runtime/base/error.h"
 
 namespace tv::test {
 
@@ -16,16 +16,21 @@ namespace tv::test {
 /// it; else null.
 inline const char* only_operator() { return std::getenv("TV_TEST_OP"); }
 
-/// The operators with examples, by name, and their converters. Throws Error(kUser) if TV_TEST_OP
-/// names another.
+/// The operators with examples, by name, and their converters. Ends the process with status 2, and
+/// says why, if TV_TEST_OP names another: this runs before main, where nobody catches.
 inline std::vector<std::pair<std::string_view, const Converter&>> operators_with_examples() {
   std::vector<std::pair<std::string_view, const Converter&>> found;
   for (const auto& [op, converter] : Registry::instance().all()) {
     if (!converter.examples || (only_operator() != nullptr && op != only_operator())) continue;
     found.emplace_back(op, converter);
   }
-  if (found.empty())
-    throw Error(ErrorKind::kUser, "TV_TEST_OP: no converter with examples is of this name");
+  if (found.empty()) {
+    std::fprintf(stderr,
+                 "TV_TEST_OP=%s: no converter with examples is of this name. An operator of the "
+                 "pointwise table has other tests: docs/adding_an_operator.md\n",
+                 only_operator());
+    std::exit(2);
+  }
   return found;
 }
 

@@ -297,15 +297,17 @@ TEST(EngineKey, SettingsThatChangeCodeAndNoOthers) {
       {"optimization_level", "1"},
       {"tuning_seconds", "9"},
       {"workspace_size", "4096"},
+      {"weight_budget", "4096"},
       {"tactics", "[\"gemm\"]"},
       {"debug_dir", "\"/d\""},
       {"cache_dir", "\"/c\""},
       {"timing_cache_path", "\"/t\""},
-      {"switch_nodes", "7"}};
+      {"on_cuda", "true"}};
   const std::set<std::string> not_code = {
       "min_block_size", "torch_executed_ops", "require_full_compilation",
       "debug_dir",      "cache_dir",          "timing_cache_path",
-      "switch_nodes",   "calibration"};
+      "on_cuda",        "calibration",        "use_fp32_acc",
+      "weight_budget"};
   const std::string key = key_with({});
   for (const auto& [field, value] : others) {
     const Settings changed = Settings::from_json("{\"" + field + "\": " + value + "}");
@@ -326,7 +328,7 @@ TEST(EngineKey, TheTextOfSettings) {
             R"("sparse_weights": false, )"
             R"("tactics": [], )"
             R"("truncate_long_and_double": false, "tuning_seconds": -1, )"
-            R"("use_fp32_acc": true, "workspace_size": 0})");
+            R"("workspace_size": 0})");
   EXPECT_EQ(code_text(Settings::from_json(R"({
     "truncate_long_and_double": true, "enabled_precisions": ["float32", "bfloat16"],
     "use_fp32_acc": false, "disable_tf32": false, "optimization_level": 0, "tuning_seconds": 60,
@@ -338,7 +340,7 @@ TEST(EngineKey, TheTextOfSettings) {
             R"("optimization_level": 0, )"
             R"("sparse_weights": false, "tactics": ["matmul_simt", "gemm \"q\""], )"
             R"("truncate_long_and_double": true, )"
-            R"("tuning_seconds": 60, "use_fp32_acc": false, )"
+            R"("tuning_seconds": 60, )"
             R"("workspace_size": 4611686018427387905})");
 }
 

@@ -6,8 +6,8 @@
 #include "csrc/lowering/constant_steps.h"
 #include "csrc/lowering/requests.h"
 #include "csrc/lowering/tactics.h"
-#include "csrc/passes/choose_layouts.h"
-#include "csrc/passes/fuse.h"
+#include "csrc/passes/fuse/fuse.h"
+#include "csrc/passes/layouts/choose_layouts.h"
 #include "runtime/base/error.h"
 #include "tests/cpp/kit/graph_eval.h"
 
@@ -117,7 +117,7 @@ TEST_F(LoweringTest, MatrixUnitsMayBeLeftOut) {
           },
   }};
   g.output(g.op("test::units", {tensor_arg("self", g.input({4}))}, {4}));
-  for (const bool wanted : {true, false}) {
+  for (const bool wanted : {true, false}) {  // Shows setting: matrix_units
     ValueTable table(g.graph);
     Settings settings;
     settings.matrix_units = wanted;

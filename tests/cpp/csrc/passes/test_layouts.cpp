@@ -4,7 +4,7 @@
 #include <set>
 
 #include "csrc/graph/strided.h"
-#include "csrc/passes/choose_layouts.h"
+#include "csrc/passes/layouts/choose_layouts.h"
 #include "tests/cpp/kit/graph_eval.h"
 
 namespace tv {

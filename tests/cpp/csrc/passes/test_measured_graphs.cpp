@@ -10,6 +10,7 @@
 #include "converters/kit/steps.h"
 #include "csrc/compile/compile.h"
 #include "csrc/tuner/tuner.h"
+#include "tests/cpp/kit/sample_graphs.h"
 
 namespace tv {
 namespace {
@@ -117,6 +118,23 @@ TEST_F(MeasuredGraphs, AHeadIsALaunchOfItsOwnWhereThatIsFaster) {
 
 TEST_F(MeasuredGraphs, LowLevelsDecideByRule) {
   for (const int64_t level : {1, 2, 3}) EXPECT_EQ(dispatches(head_takes(10), level), 1U) << level;
+}
+
+/// What every operator computes before and after itself can be compared with launches apart, or is
+/// known to be part of it.
+TEST_F(MeasuredGraphs, EveryExampleCompiles) {
+  const auto tuner = make_tuner(std::make_unique<TableBench>(head_takes(10)),
+                                std::make_shared<TimingCache>(path_), {.level = 5});
+  Settings settings;
+  settings.optimization_level = 5;
+  for (const auto& [op, converter] : test::operators_with_examples()) {
+    if (op.starts_with("test::")) continue;
+    for (const Graph& graph : converter.examples()) {
+      EXPECT_NO_THROW(
+          compile(graph, settings, DeviceProfile::builtin_default(), nullptr, tuner.get()))
+          << op;
+    }
+  }
 }
 
 TEST_F(MeasuredGraphs, WhatTheCacheHoldsIsNotTimedAgainAndDecidesAsBefore) {

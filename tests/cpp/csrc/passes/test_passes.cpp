@@ -4,10 +4,10 @@
 
 #include <cmath>
 
-#include "csrc/passes/canonicalise.h"
-#include "csrc/passes/fold.h"
-#include "csrc/passes/simplify.h"
-#include "csrc/passes/truncate.h"
+#include "csrc/passes/simplify/canonicalise.h"
+#include "csrc/passes/simplify/fold.h"
+#include "csrc/passes/simplify/simplify.h"
+#include "csrc/passes/simplify/truncate.h"
 #include "csrc/rewriter.h"
 #include "runtime/base/error.h"
 #include "tests/cpp/kit/graph_builder.h"

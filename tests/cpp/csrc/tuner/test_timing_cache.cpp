@@ -152,7 +152,23 @@ TEST_F(TimingCacheTest, AFileThatNestsDeeplyIsSetAside) {
     for (int i = 0; i < 1000000; ++i) nested += open;
     std::ofstream(path_) << nested;
     EXPECT_FALSE(TimingCache(path_).find(key("a")));
-    EXPECT_TRUE(fs::remove(path_ + ".bad"));
+    EXPECT_EQ(fs::remove(path_ + ".bad"), nested[0] == '{');
+  }
+}
+
+TEST_F(TimingCacheTest, AFileOfAnotherKindStaysAsItIs) {
+  fs::create_directories(fs::path(path_).parent_path());
+  for (const std::string other : {"not json", "{}", "{\"a\": 1}", "[1]"}) {
+    std::ofstream(path_) << other;
+    {
+      TimingCache cache(path_);
+      EXPECT_EQ(cache.journal_path(), "");
+      cache.put(key("a"), {.us = 1});
+      EXPECT_TRUE(cache.find(key("a")));  // for this process
+      cache.save();
+    }
+    EXPECT_EQ(text(), other);
+    EXPECT_EQ(std::distance(fs::directory_iterator(fs::path(path_).parent_path()), {}), 1);
   }
 }
 

@@ -237,7 +237,8 @@ TEST_F(TunerTest, ABadCacheFileIsSetAsideAndCountsAsEmpty) {
   tactics = {{"a", 10}, {"b", 20}, {"reference", 100}};
   choose();
   for (const std::string text :
-       {"not json", "{}", R"({"format": "torch_vulkan timings", "version": 99, "devices": {}})",
+       {R"({"devices": {)", R"({"devices": {}})",
+        R"({"format": "torch_vulkan timings", "version": 99, "devices": {}})",
         R"({"format": "torch_vulkan timings", "version": 1, "devices": {"d": {"p": {"t": 3}}}})"}) {
     reopen();  // saves
     std::ofstream(cache_path) << text;

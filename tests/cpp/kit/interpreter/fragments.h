@@ -9,9 +9,9 @@ namespace tv::interpreter {
 inline constexpr uint32_t kSubgroup = 32;
 
 enum class FragmentLayout : uint8_t {
-  kNvidia,     ///< as the PTX ISA has it for mma.m16n8k16 (converters/matmul/direct_load.glsl), and
-               ///< for bytes mma.m16n8k32
-  kScattered,  ///< like no device: kernels that ask nothing of the layout run with it
+  kNvidia,      ///< as the PTX ISA has it for mma.m16n8k16
+                ///< (converters/matmul/matrix_units/direct_load.glsl), and for bytes mma.m16n8k32
+  kScattered,   ///< like no device: kernels that ask nothing of the layout run with it
   kReplicated,  ///< a whole row an invocation, each held by two, as AMD's RDNA 3 does
 };
 inline constexpr FragmentLayout kFragmentLayouts[] = {

@@ -149,15 +149,16 @@ TEST_F(FileTest, TimingsAreWrittenWhereALinkLeads) {
   fs::create_directories(dir_ / "there");
   fs::create_symlink("there/timings.json", at("link"));
   const TimingKey key{"device", "problem", "tactic", "digest"};
+  const std::string broken = R"({"devices": { damaged)";
   for (const bool damaged : {false, true}) {
-    if (damaged) std::ofstream(at("there/timings.json")) << "{ damaged";
+    if (damaged) std::ofstream(at("there/timings.json")) << broken;
     {
       TimingCache(at("link")).put(key, {.us = 1});
     }
     EXPECT_TRUE(fs::is_symlink(at("link")));
     EXPECT_TRUE(TimingCache(at("there/timings.json")).find(key));
   }
-  EXPECT_EQ(text(at("there/timings.json.bad")), "{ damaged");
+  EXPECT_EQ(text(at("there/timings.json.bad")), broken);
 }
 
 }  // namespace

@@ -90,6 +90,13 @@ TEST_F(Pipelines, OneOfAnEngineThatIsNamedTwiceIsMadeOnce) {
   expect_times(*engine, 12);
 }
 
+TEST_F(Pipelines, LargeKernelsAreMadeFirst) {
+  EngineSpec spec = scaled();
+  spec.modules = {std::vector<uint32_t>(3), std::vector<uint32_t>(9), std::vector<uint32_t>(3)};
+  spec.pipelines = {{.module = 0}, {.module = 1}, {.module = 2}, {.module = 1}};
+  EXPECT_EQ(order_of_creation(spec), (std::vector<uint32_t>{1, 3, 0, 2}));
+}
+
 TEST_F(Pipelines, WhatTheyFollowFromTellsThemApart) {
   const EngineSpec spec = scaled();
   std::vector<EngineSpec> others(5, spec);

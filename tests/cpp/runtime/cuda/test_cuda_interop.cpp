@@ -120,6 +120,40 @@ TEST_F(CudaInterop, RunsInTheOrderOfTheStream) {
   }
 }
 
+TEST_F(CudaInterop, StreamsWeightsInTheOrderOfTheStream) {
+  open();
+  constexpr size_t kLayers = 12;
+  constexpr int64_t kFloats = 1000;
+  SpecBuilder b{Expr(kFloats)};
+  uint32_t t = b.input("x");
+  for (size_t k = 0; k < kLayers; ++k) {
+    const uint32_t next = k + 1 < kLayers ? b.arena("t") : b.output("y");
+    b.step("layer", next, t, b.weight("w" + std::to_string(k)), 1);
+    t = next;
+  }
+  engine_ = Engine::create(device_, b.spec, {.weight_budget = 0});
+  n_ = kFloats;
+  const auto sum_of = [&](float value) {
+    std::vector<float> w(kFloats, value);
+    return engine_->prepare_weights(std::vector<HostTensor>(kLayers, host(w)));
+  };
+  const auto ones = sum_of(1), twos = sum_of(2);
+  auto* x = reinterpret_cast<float*>(mock_->map_chunk(kChunk));
+  float* y = x + 4096;
+  const CuStream stream = mock_->stream(0);
+  std::vector<float> seen;
+  for (int step = 0; step < 20; ++step) {
+    mock_->enqueue(stream, [=, this] { set(x, static_cast<float>(step)); });
+    run(step % 3 == 0 ? twos : ones, x, y, stream);
+    mock_->enqueue(stream, [&seen, y] { seen.push_back(y[999]); });
+  }
+  mock_->drain(stream);
+  ASSERT_EQ(seen.size(), 20U);
+  for (size_t step = 0; step < 20; ++step) {
+    EXPECT_EQ(seen[step], static_cast<float>(step + kLayers * (step % 3 == 0 ? 2 : 1))) << step;
+  }
+}
+
 TEST_F(CudaInterop, MemoryThatCannotBeSharedIsCopiedOnTheStream) {
   open();
   make_engine(257);

@@ -19,6 +19,16 @@ std::shared_ptr<Engine> doubling() {
   return Engine::create(open_device(""), b.spec);
 }
 
+/// a = a * 2 + b, in place, and y = a then.
+std::shared_ptr<Engine> doubling_in_place(std::shared_ptr<Device> device) {
+  SpecBuilder b{Expr(static_cast<int64_t>(kCount))};
+  const uint32_t a = b.input("a"), c = b.input("b"), zero = b.input("zero"), y = b.output("y");
+  b.step("step", a, a, c, 2);
+  b.step("out", y, a, zero, 1);
+  b.spec.inputs[0].written = true;
+  return Engine::create(std::move(device), b.spec);
+}
+
 TEST(RuntimeEngine, ADeviceTensorGoesFromCallToCall) {
   const auto engine = doubling();
   const auto set = engine->prepare_weights({});
@@ -45,6 +55,26 @@ TEST(RuntimeEngine, ADeviceTensorBeginsWithZeros) {
   EXPECT_EQ(read, std::vector<float>(kCount, 0));
 }
 
+TEST(RuntimeEngine, ADeviceTensorIsClearedWhereItLies) {
+  for (const bool staged : {false, true}) {
+    PhysicalDevice physical = Instance::get().devices().back();
+    if (staged) physical.profile.host_pointers = false;
+    const auto device = std::make_shared<Device>(physical);
+    const auto engine = doubling_in_place(device);
+    const auto set = engine->prepare_weights({});
+    DeviceTensor state(device, kBytes);
+    auto added = ramp(kCount, 3);
+    std::vector<float> zero(kCount, 0), y(kCount, -1);
+    const HostTensor inputs[] = {state.tensor(), host(added), host(zero)}, outputs[] = {host(y)};
+    engine->run(*set, {}, inputs, outputs, 3);
+    for (size_t i = 0; i < kCount; ++i) ASSERT_EQ(y[i], 7 * added[i]) << i;
+    state.clear();
+    engine->run(*set, {}, inputs, outputs);
+    EXPECT_EQ(y, added);
+    EXPECT_EQ(engine->stats().recordings, 2u) << "of three runs and of one, on the same memory";
+  }
+}
+
 TEST(RuntimeEngine, ADeviceTensorMayBeInputAndOutput) {
   const auto engine = doubling();
   const auto set = engine->prepare_weights({});
@@ -56,16 +86,6 @@ TEST(RuntimeEngine, ADeviceTensorMayBeInputAndOutput) {
   const HostTensor last[] = {state.tensor(), host(nothing)}, to[] = {host(read)};
   engine->run(*set, {}, last, to);
   for (size_t i = 0; i < kCount; ++i) ASSERT_EQ(read[i], 6 * added[i]) << i;
-}
-
-/// a = a * 2 + b, in place, and y = a then.
-std::shared_ptr<Engine> doubling_in_place(std::shared_ptr<Device> device) {
-  SpecBuilder b{Expr(static_cast<int64_t>(kCount))};
-  const uint32_t a = b.input("a"), c = b.input("b"), zero = b.input("zero"), y = b.output("y");
-  b.step("step", a, a, c, 2);
-  b.step("out", y, a, zero, 1);
-  b.spec.inputs[0].written = true;
-  return Engine::create(std::move(device), b.spec);
 }
 
 /// Runs it by `times` in each call; the state, and what the outputs were.

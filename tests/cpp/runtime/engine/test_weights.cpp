@@ -67,6 +67,17 @@ TEST(Weights, AChangeRunsOnlyWhatDependsOnIt) {
   expect_sum(*engine, *first, before);  // the older set stands
 }
 
+TEST(Weights, MemoryOfWhatIsPackedMayGo) {
+  auto engine = Engine::create(open_device(""), packed(3).spec);
+  const bool host_pointers = profile(*engine->device()).host_pointers;
+  EXPECT_EQ(engine->weights_in_place(), (std::vector<bool>{false, false, false, host_pointers}));
+  std::vector<std::vector<float>> ws(4, ramp(100));
+  const auto want = ws;
+  const auto set = engine->prepare_weights(hosts(ws));
+  for (size_t k = 0; k < 3; ++k) std::ranges::fill(ws[k], -1e6f);
+  expect_sum(*engine, *set, want);
+}
+
 TEST(Weights, AChangeOfNothingOrOfAnInputOfNoStep) {
   auto engine = Engine::create(open_device(""), packed(2).spec);
   std::vector<std::vector<float>> ws(3, ramp(100));

@@ -1,0 +1,79 @@
+// y[z][m][n] = c[z * c_z + m * c_m + column(n)] + bias[z % groups][m]: the sums of matmul_simd
+// through the fused epilogue.
+//
+// MOVED: the last tile of columns repeats some of its neighbour's. PITCHED: n counts the pixels of
+// an image `width` wide whose rows lie width + gap apart among the sums; with DEPTH the images of a
+// volume, of `height` rows each, lie another depth_gap apart.
+// SMALL_COLUMNS: cols < 2^21.
+// WIDE: cols >= 2 * LANES, so that a window of columns that would pass the end is moved back to it.
+// Rows past the end repeat the last one. INTEGER: c holds the bits of integers, without a bias.
+// Grid: (row tiles of ROWS, column tiles of 2 * LANES, z).
+
+#if SMALL_GRID
+#define UNIFORM(id) lane_uniform_small(id)
+#else
+#define UNIFORM(id) lane_uniform(id)
+#endif
+
+uint quotient(uint n, uint d) {
+#if SMALL_COLUMNS  // a division of integers is a loop over the lanes
+  return uint((float(n) + 0.5) / float(d));
+#else
+  return n / d;
+#endif
+}
+
+uint column_of(uint n) {
+#if PITCHED
+  const uint row = quotient(n, width);
+#ifdef DEPTH
+  return n + row * gap + quotient(row, height) * depth_gap;
+#else
+  return n + row * gap;
+#endif
+#else
+  return n;
+#endif
+}
+
+#if INTEGER
+#define SUM_OF(c, add) floatBitsToInt(c)
+#else
+#define SUM_OF(c, add) ((c) + (add))
+#endif
+
+void main() {
+  const uint tm = UNIFORM(gl_WorkGroupID.x), tn = UNIFORM(gl_WorkGroupID.y);
+  const uint z = UNIFORM(gl_WorkGroupID.z), lane = gl_SubgroupInvocationID;
+#if WIDE
+  const uint n = min(tn * (2u * LANES), cols - 2u * LANES);
+#else
+  const uint n = tn * (2u * LANES) + lane, right = n + LANES;
+#endif
+#if WIDE
+  lane_held held[ROWS];
+#endif
+  [[unroll]] for (uint i = 0u; i < ROWS; i++) {
+    const uint m = min(tm * ROWS + i, rows - 1u);
+    float add = 0.0;
+#if BIAS
+    add = float(bias_raw((z - z / groups * groups) * rows + m));
+#endif
+    const uint in_row = z * c_z + m * c_m, out_row = (z * rows + m) * cols;
+#if !WIDE
+    if (n < cols) y_store(out_row + n, y_T(SUM_OF(c_raw(in_row + column_of(n)), add)));
+    if (right < cols) y_store(out_row + right, y_T(SUM_OF(c_raw(in_row + column_of(right)), add)));
+#elif PITCHED
+    held[i] = y_lane_store2(out_row + n, y_T(SUM_OF(c_raw(in_row + column_of(n + lane)), add)),
+                            y_T(SUM_OF(c_raw(in_row + column_of(n + lane + LANES)), add)));
+#else
+    tv_ref_f32 p = lane_at(c_ptr, in_row + (MOVED != 0 ? tn * (2u * LANES) : n));
+    held[i] = y_lane_store2(out_row + n, y_T(SUM_OF(lane_load(p), add)),
+                            y_T(SUM_OF(lane_load(lane_at(p, LANES)), add)));
+#endif
+  }
+#if WIDE
+  LANE_WAIT
+  [[unroll]] for (uint i = 0u; i < ROWS; i++) y_lane_release(held[i]);
+#endif
+}

@@ -1,0 +1,41 @@
+#include "csrc/passes/quantise/measure_integers.h"
+
+#include <algorithm>
+
+#include "csrc/graph/edit.h"
+#include "csrc/passes/kit/node_alone.h"
+#include "csrc/passes/kit/product_operands.h"
+#include "csrc/passes/quantise/calibrate.h"
+
+namespace tv {
+namespace {
+
+bool has_matrix_units(DType dtype, const DeviceProfile& device) {
+  return (dtype == DType::kF16 || dtype == DType::kBF16) &&
+         std::ranges::any_of(device.coop_matrices,
+                             [&](const CoopMatShape& units) { return units.a == name(dtype); });
+}
+
+}  // namespace
+
+Graph measure_integers(Graph graph, const Settings& settings, const DeviceProfile& device,
+                       const GraphUs& us) {
+  const std::vector<bool> constant = constant_values(graph);
+  for (Node& node : graph.nodes) {
+    if (node.input_scale == 0 || node.has(kInt8Required)) continue;
+    const bool floats_by_rule = settings.matrix_units && is_convolution(node) &&
+                                has_matrix_units(graph.value(node.outputs.at(0)).dtype, device);
+    if (!us) {
+      if (floats_by_rule) node.input_scale = 0;
+      continue;
+    }
+    Graph integers = node_alone(graph, constant, node), floats = integers;
+    floats.nodes[0].input_scale = 0;
+    const std::optional<double> integers_us = us(std::move(integers));
+    const std::optional<double> floats_us = integers_us ? us(std::move(floats)) : std::nullopt;
+    if (floats_us ? *floats_us <= *integers_us : floats_by_rule) node.input_scale = 0;
+  }
+  return graph;
+}
+
+}  // namespace tv

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "csrc/graph/graph.h"
+#include "csrc/passes/quantise/multiply_integers.h"
+
+namespace tv {
+
+/// What became of a quantised tensor, the input of a tv::dequantize.
+struct QuantisedFate {
+  std::string tensor;               ///< its name
+  std::string source, module_path;  ///< of the node
+  std::string fate;                 ///< "read packed by 2 products"
+};
+
+/// Makes products and embeddings read quantised weights as they are packed: a product with
+/// tv::dequantize of constants (transposed or cast on the way) becomes tv::matmul_quantised, which
+/// dequantises what it loads, and rows of an embedding are looked up before they are dequantised.
+/// Products of the same rows become one, as merge_matmuls makes of others.
+/// What else reads one makes it part of the weight program, whose results are held as floats.
+/// `fates`, where given, gets one of each tv::dequantize that is left, and of each of `integers`.
+Graph multiply_quantised(Graph graph, std::vector<QuantisedFate>* fates = nullptr,
+                         const IntegerReads& integers = {});
+
+}  // namespace tv

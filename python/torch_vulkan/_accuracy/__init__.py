@@ -1,0 +1,1 @@
+"""What engines compute beside what PyTorch does: calibrated, compared, validated."""

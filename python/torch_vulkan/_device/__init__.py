@@ -1,0 +1,1 @@
+"""Devices: which there are, and memory that they share with CUDA."""

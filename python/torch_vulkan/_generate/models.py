@@ -1,0 +1,66 @@
+"""What decoders of transformers say of themselves, and what they are asked for."""
+
+from collections.abc import MutableMapping
+from numbers import Integral
+
+import torch
+
+
+def check(model, input_ids, max_new_tokens, attention_mask) -> None:
+    """Raises ValueError where a model cannot be stepped, or not with these arguments."""
+    config = getattr(model, "config", None)
+    if config is None or not hasattr(model, "generate"):
+        raise ValueError(f"generate: got {type(model).__name__}, want a causal language model of "
+                         "transformers")
+    if refused := _refused(config):
+        raise ValueError(f"generate: got {type(model).__name__}, {refused}: want a decoder of text "
+                         "with attention; model.generate with a compiled forward takes every "
+                         "model (docs/generation.md)")
+    if not isinstance(input_ids, torch.Tensor) or input_ids.dim() != 2 or (
+            input_ids.dtype not in (torch.int32, torch.int64)) or 0 in input_ids.shape:
+        got = f"{input_ids.dtype} {list(input_ids.shape)}" if isinstance(
+            input_ids, torch.Tensor) else type(input_ids).__name__
+        raise ValueError(f"generate: input_ids: got {got}, want integers [batch, length]")
+    if type(max_new_tokens) is not int or max_new_tokens < 1:
+        raise ValueError(f"generate: max_new_tokens: got {max_new_tokens!r}, want 1 or more")
+    if attention_mask is not None and not isinstance(attention_mask, torch.Tensor):
+        raise ValueError(f"generate: attention_mask: got {type(attention_mask).__name__}, want a "
+                         "tensor, or None")
+    if attention_mask is not None and attention_mask.shape != input_ids.shape:
+        raise ValueError(f"generate: attention_mask: got {list(attention_mask.shape)}, want the "
+                         f"shape of input_ids, {list(input_ids.shape)}")
+    if attention_mask is not None and not attention_mask[:, -1].all():
+        raise ValueError("generate: attention_mask hides a last token; pad on the left "
+                         "(tokenizer.padding_side = \"left\")")
+    limit = getattr(config, "max_position_embeddings", None)
+    length = input_ids.shape[1]
+    if limit is not None and length + max_new_tokens > limit:
+        raise ValueError(f"generate: got a prompt of {length} tokens and max_new_tokens="
+                         f"{max_new_tokens}, want at most {limit} together "
+                         "(config.max_position_embeddings)")
+
+
+def _refused(config) -> str:
+    """What a model is that cannot be stepped; "" for others."""
+    if config.is_encoder_decoder:
+        return "which has an encoder"
+    if config.get_text_config() is not config:
+        return "which reads more than text"
+    return "" if getattr(config, "num_attention_heads", None) else "which has no attention"
+
+
+def check_others(seed, streamer, report) -> None:
+    """Raises ValueError where an argument of generation is not what is wanted."""
+    whole = isinstance(seed, Integral) and not isinstance(seed, bool)
+    if seed is not None and not (whole and -(1 << 63) <= seed < 1 << 64):
+        raise ValueError(f"generate: seed: got {seed!r}, want an integer of 64 bits, or None")
+    if streamer is not None and not (is_streamer(streamer) or callable(streamer)):
+        raise ValueError(f"generate: streamer: got {type(streamer).__name__}, want a callable, an "
+                         "object with put and end, or None")
+    if report is not None and not isinstance(report, MutableMapping):
+        raise ValueError(f"generate: report: got {type(report).__name__}, want a dict, or None")
+
+
+def is_streamer(value) -> bool:
+    """Whether it has what transformers asks of a streamer."""
+    return callable(getattr(value, "put", None)) and callable(getattr(value, "end", None))

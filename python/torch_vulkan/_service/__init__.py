@@ -1,0 +1,1 @@
+"""The compile service: what is behind torch_vulkan.service."""

@@ -1,0 +1,22 @@
+"""The compiler's schemas are those of PyTorch (csrc/operators/schemas.inc)."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_schemas_are_what_pytorch_says():
+    for library in ("torchao", "transformers"):
+        pytest.importorskip(library, reason=f"{library} is not installed")
+    kept = (ROOT / "csrc" / "operators" / "schemas.inc").read_text()
+    if f"Of PyTorch {torch.__version__.rpartition('.')[0]}." not in kept:
+        pytest.skip("schemas.inc is of another version of PyTorch")
+    # A process of its own: here other tests have registered operators.
+    ran = subprocess.run([sys.executable, ROOT / "scripts" / "operator_schemas.py", "--check"],
+                         capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, "run scripts/operator_schemas.py\n" + ran.stderr
