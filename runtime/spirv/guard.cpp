@@ -58,6 +58,7 @@ class Guard {
   uint32_t max_iterations_;
   std::map<size_t, const BackEdge*> edges_, counts_;
   std::vector<uint32_t> interface_;
+  std::vector<uint32_t> unset_globals_;  ///< those that hold pointers, which no constant is
   // Of the function that is being written.
   uint32_t push_here_ = 0;  ///< its pointer to the push constants
   bool body_begun_ = true;
@@ -90,8 +91,10 @@ void Guard::emit_global(const SpirvInstruction& i) {
       if (storage == spv::kInput || m_.version() >= spv::kVersion14) interface_.push_back(i.result);
       const SpirvType& pointer = m_.type(i.type);
       if (storage != spv::kPrivate || i.operands().size() > 1) return w_.copy(i);
-      if (m_.type(pointer.element).has_pointer)
-        refuse_spirv("a module keeps a pointer in a global variable");
+      if (m_.type(pointer.element).has_pointer) {
+        unset_globals_.push_back(i.result);
+        return w_.copy(i);
+      }
       return w_.global(i.op, {i.type, i.result, storage, w_.null(pointer.element)});
     }
     default:
@@ -103,6 +106,7 @@ void Guard::enter_function(size_t at) {
   body_begun_ = false;
   uses_push_ = false;
   unset_.clear();
+  if (m_.instructions()[at].result == facts_.entry) unset_ = unset_globals_;
   return_type_ = m_.instructions()[at].type;
   push_here_ = 0;
   for (size_t k = at; facts_.push != 0 && m_.instructions()[k].op != spv::kFunctionEnd; ++k) {

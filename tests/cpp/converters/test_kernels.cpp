@@ -1,6 +1,6 @@
 // Every converter's examples × every tactic that applies × a CPU and GPUs with and without matrix
-// units: the kernels compile and pass spirv-val, and together they cover every template in
-// converters/.
+// units: the kernels compile, pass spirv-val and can be guarded (runtime/spirv/guard.h), and
+// together they cover every template in converters/.
 
 #include <gtest/gtest.h>
 
@@ -25,6 +25,7 @@
 #include "csrc/passes/simplify/canonicalise.h"
 #include "csrc/passes/simplify/truncate.h"
 #include "csrc/passes/write/write_in_place.h"
+#include "runtime/spirv/guard.h"
 #include "tests/cpp/kit/sample_graphs.h"
 #include "tests/cpp/kit/spirv_check.h"
 
@@ -108,17 +109,25 @@ class Kernels {
         const auto kernel =
             generate_kernel(make_request(node, step, table).kernel, settings, device);
         if (!compiled_.insert(kernel.glsl).second) continue;
-        const std::string problem = compile_problem(step.kernel, kernel.glsl, settings);
+        const std::string problem = compile_problem(step.kernel, kernel.glsl, settings, device);
         if (!problem.empty()) text += tactic.name + ": " + problem + "\n";
       }
     }
     return text;
   }
 
+  static GuardRequest guard_request(const DeviceProfile& device) {
+    GuardRequest request{.ranges = 8};
+    request.limits.shared_bytes = device.max_shared_bytes;
+    request.limits.invocations = static_cast<uint64_t>(device.max_workgroup_invocations);
+    return request;
+  }
+
   static std::string compile_problem(const std::string& name, const std::string& glsl,
-                                     const Settings& settings) {
+                                     const Settings& settings, const DeviceProfile& device) {
     try {
       const std::vector<uint32_t> words = compile_kernel(name, glsl, settings);
+      guard_spirv(words, guard_request(device));  // as where the engine is not trusted
       // Validators of 2024 do not know bfloat16; the text's float16 twin is validated.
       if (glsl.find(kBfloat16Pragma) != std::string::npos) return "";
       const std::string problem = spirv_problem(words);

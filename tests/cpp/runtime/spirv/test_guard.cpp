@@ -224,6 +224,17 @@ TEST(Guard, EndlessLoops) {
   }
 }
 
+/// A variable of the module begins as null.
+TEST(Guard, BoundsPointersInGlobalVariables) {
+  const std::string next = "Floats at;\nfloat next(uint i) { return at.v[i] + factor; }\n";
+  const std::string use =
+      "if (gl_GlobalInvocationID.x < n) y.v[gl_GlobalInvocationID.x] = next(1u); }";
+  const EngineSpec set = with_kernel(kBlock + next + "void main() { at = a; " + use);
+  EXPECT_EQ(results(set, kChecked, 1), results(set, {}, 1));
+  const std::string unset = refused(next + "void main() { " + use);
+  EXPECT_TRUE(has(unset, "read outside")) << unset;
+}
+
 TEST(Guard, RefusesWhatItCannotBound) {
   const std::string buffer =
       "layout(set = 0, binding = 0) buffer B { float v[]; } b; void main() { b.v[0] = 1.0; }";
