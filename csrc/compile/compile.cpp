@@ -110,6 +110,10 @@ Graph multiply(Graph graph, const Settings& settings, const DeviceProfile& devic
   return graph;
 }
 
+bool has_calibrated(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes, [](const Node& node) { return node.input_scale != 0; });
+}
+
 /// Whether what calibration covers may be computed in floats where that is faster.
 bool permits_floats(const Settings& settings) {
   return std::ranges::any_of(settings.enabled_precisions, is_float);
@@ -213,6 +217,10 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
   std::optional<NodeTimes> times;
   if (costs) times.emplace(settings, device, *costs, progress);
   const GraphUs us = [&](Graph some) { return us_of(std::move(some), settings, device, *times); };
+  if (has_calibrated(graph)) {
+    graph = merge_calibrated(simplify(std::move(graph)));
+    after(graph, "merge_calibrated");
+  }
   if (permits_floats(settings)) {
     graph = measure_integers(std::move(graph), settings, device, times ? us : GraphUs());
     after(graph, "measure_integers");

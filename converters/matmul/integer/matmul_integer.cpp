@@ -293,9 +293,8 @@ ValueId integer_rows(const NodeContext& c, Builder& b, const char* name, const I
                      const IntegerProduct& p, const IntegerRows& rows, std::vector<Step>& steps) {
   const Value& value = c.graph.value(x.value);
   const Expr length = round_up(p.k, rows.run);
-  const Shape strides = b.strides_of(x.value);
-  const bool as_it_lies =
-      strides == contiguous_strides(value.shape) && length == p.k && !value.view;
+  const bool as_it_lies = b.strides_of(x.value) == contiguous_strides(value.shape) &&
+                          length == p.k && (!value.view || value.view->offset == Expr(0));
   if (as_it_lies && !rows.in_runs) return x.value;
   const bool flips = rows.flipped && value.dtype == DType::kU8;
   const Expr elements = p.batch * x.rows * length;

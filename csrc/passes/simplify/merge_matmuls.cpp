@@ -23,8 +23,8 @@ struct Product {
 
 class MatmulMerger {
  public:
-  explicit MatmulMerger(Graph graph)
-      : graph_(std::move(graph)), constant_(constant_values(graph_)) {
+  MatmulMerger(Graph graph, bool calibrated)
+      : graph_(std::move(graph)), constant_(constant_values(graph_)), calibrated_(calibrated) {
     // What depends on weights alone goes first, so that it is there before the first of any group.
     // (std::ranges' returns a subrange, which clang 14 cannot make of libstdc++ 12's.)
     std::stable_partition(graph_.nodes.begin(), graph_.nodes.end(), [&](const Node& node) {
@@ -37,15 +37,22 @@ class MatmulMerger {
   Graph run() {
     // Ordered by the place of the first product, so that the result is deterministic.
     std::vector<std::vector<Product>> groups;
-    std::map<std::tuple<ValueId, bool, bool, DType>, size_t> group_of;
+    std::map<std::tuple<ValueId, bool, bool, DType>, std::vector<size_t>> groups_of;
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const auto product = product_of(static_cast<int32_t>(i));
       if (!product) continue;
       const auto key = std::tuple(product->x, product->bias != kNoValue, product->transposed,
                                   graph_.value(graph_.nodes[i].outputs[0]).dtype);
-      const auto [it, fresh] = group_of.emplace(key, groups.size());
-      if (fresh) groups.emplace_back();
-      groups[it->second].push_back(*product);
+      std::vector<size_t>& alike = groups_of[key];
+      const auto group = std::ranges::find_if(alike, [&](size_t g) {
+        return same_calibration(graph_.nodes[i], node_of(groups[g].front()));
+      });
+      if (group == alike.end()) {
+        alike.push_back(groups.size());
+        groups.push_back({*product});
+      } else {
+        groups[*group].push_back(*product);
+      }
     }
     std::map<int32_t, const std::vector<Product>*> first_of;
     std::vector<bool> gone(graph_.nodes.size(), false);
@@ -67,9 +74,27 @@ class MatmulMerger {
 
  private:
   bool is_constant(ValueId value) const { return constant_[static_cast<size_t>(value)]; }
+  const Node& node_of(const Product& p) const { return graph_.nodes[static_cast<size_t>(p.node)]; }
+
+  /// What a calibration has written into a node beside its scale.
+  static std::vector<Arg> calibration_of(const Node& node) {
+    std::vector<Arg> found;
+    for (const Arg& arg : node.args) {
+      if (!arg.is_tensor && arg.name != "beta" && arg.name != "alpha") found.push_back(arg);
+    }
+    return found;
+  }
+
+  static bool same_calibration(const Node& a, const Node& b) {
+    return a.input_scale == b.input_scale &&
+           std::ranges::equal(calibration_of(a), calibration_of(b), [](const Arg& x, const Arg& y) {
+             return x.name == y.name && x.attr == y.attr;
+           });
+  }
 
   std::optional<Product> product_of(int32_t index) const {
     const Node& node = graph_.nodes[static_cast<size_t>(index)];
+    if (calibrated_ && node.input_scale == 0) return std::nullopt;
     const bool with_bias = node.op == "aten::addmm";
     if (!with_bias && node.op != "aten::mm") return std::nullopt;
     if (with_bias && !(is_one(node, "beta") && is_one(node, "alpha"))) return std::nullopt;
@@ -148,6 +173,10 @@ class MatmulMerger {
       all = add(like, "aten::mm", {tensor_arg("self", group[0].x), tensor_arg("mat2", weight)},
                 shape);
     }
+    Node& joined = graph_.nodes.back();
+    const Node& first = nodes[static_cast<size_t>(group[0].node)];
+    joined.input_scale = first.input_scale;
+    std::ranges::move(calibration_of(first), std::back_inserter(joined.args));
     Expr from = 0;
     for (const Product& p : group) {
       const Node& node = nodes[static_cast<size_t>(p.node)];
@@ -167,11 +196,14 @@ class MatmulMerger {
 
   Graph graph_;
   std::vector<bool> constant_;  // by value
+  const bool calibrated_;       // those with a scale alone
   std::vector<int32_t> made_by_;
 };
 
 }  // namespace
 
-Graph merge_matmuls(Graph graph) { return MatmulMerger(std::move(graph)).run(); }
+Graph merge_matmuls(Graph graph) { return MatmulMerger(std::move(graph), false).run(); }
+
+Graph merge_calibrated(Graph graph) { return MatmulMerger(std::move(graph), true).run(); }
 
 }  // namespace tv

@@ -10,4 +10,8 @@ namespace tv {
 /// Runs on ATen's operators, before canonicalise and after equal nodes were merged.
 Graph merge_matmuls(Graph graph);
 
+/// The same of products that may be computed in int8 (Node::input_scale), where a calibration says
+/// the same of each, and of no others. Runs before quantise_calibrated, which hides weights.
+Graph merge_calibrated(Graph graph);
+
 }  // namespace tv

@@ -270,6 +270,7 @@ TEST(MeasureIntegers, TheFasterFormIsTaken) {
     b.output(b.linear(b.linear(b.input({2, 8}), w, "a"), w, "b"));
     b.graph.nodes[1].input_scale = 0.5;
     const Graph graph = measure_integers(b.graph, {}, device(), [&](const Graph& alone) {
+      if (alone.nodes.size() == 2) return std::optional<double>();  // the whole graph
       EXPECT_EQ(alone.nodes.size(), 1u);
       EXPECT_EQ(alone.weights.size(), 1u);
       check(alone, "test");
@@ -282,6 +283,31 @@ TEST(MeasureIntegers, TheFasterFormIsTaken) {
   EXPECT_EQ(scales(4, 3), 0);
   EXPECT_EQ(scales(4, std::nullopt), 0.5);
   EXPECT_EQ(scales(std::nullopt, 3), 0.5);
+}
+
+TEST(MeasureIntegers, TheWholeGraphIsTimedToo) {
+  const auto scales = [](std::optional<double> floats_us, bool required = false) {
+    Calibrated b;
+    const ValueId w = b.weight({8, 8});
+    b.output(b.linear(b.linear(b.linear(b.input({2, 8}), w, "a"), w, "b"), w, "c"));
+    for (Node& node : b.graph.nodes) node.input_scale = 0.5;
+    if (required) b.graph.nodes[0].args.push_back(attr_arg(kInt8Required, true));
+    const Graph graph = measure_integers(b.graph, {}, device(), [&](const Graph& some) {
+      const auto integers = std::ranges::count(some.nodes, 0.5, &Node::input_scale);
+      if (some.nodes.size() == 1) {  // alone, the last is faster in floats
+        const bool last = some.nodes[0].name == b.graph.nodes[2].name;
+        return std::optional<double>(integers == (last ? 0 : 1) ? 1 : 2);
+      }
+      return integers == 2 ? std::optional<double>(5) : floats_us;
+    });
+    std::vector<double> found;
+    for (const Node& node : graph.nodes) found.push_back(node.input_scale);
+    return found;
+  };
+  EXPECT_EQ(scales(6), (std::vector<double>{0.5, 0.5, 0}));
+  EXPECT_EQ(scales(std::nullopt), (std::vector<double>{0.5, 0.5, 0}));
+  EXPECT_EQ(scales(4), (std::vector<double>{0, 0, 0}));
+  EXPECT_EQ(scales(4, true), (std::vector<double>{0.5, 0, 0}));
 }
 
 TEST(MeasureIntegers, ConvolutionsInSixteenBitsStayWithMatrixUnits) {

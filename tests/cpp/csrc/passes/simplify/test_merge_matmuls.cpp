@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "csrc/compile/compile.h"
+#include "csrc/passes/quantise/calibrate.h"
 #include "csrc/passes/simplify/merge_matmuls.h"
 #include "runtime/engine/engine.h"
 #include "runtime/vulkan/device.h"
@@ -72,6 +73,33 @@ TEST_F(MergeMatmuls, WhatStaysApart) {
 }
 
 // A decoder's queries, for one: their first projections depend on weights alone.
+TEST_F(MergeMatmuls, ProductsThatAreCalibratedAlike) {
+  const ValueId x = g.input({4, 3});
+  const auto product = [&](double scale, std::optional<double> largest = {}) {
+    g.output(addmm(x, g.weight({5, 3}), g.weight({5})));
+    Node& node = g.graph.nodes.back();
+    node.input_scale = scale;
+    if (largest) {
+      node.args.push_back(attr_arg(kInputLargest, std::vector<double>(3, *largest)));
+      node.args.push_back(attr_arg(kSmoothAlpha, 0.5));
+    }
+  };
+  for (const double scale : {0.5, 0.5, 0.25, 0.0, 0.0}) product(scale);
+  for (const double largest : {2.0, 2.0, 3.0}) product(0.5, largest);
+  const Graph after = merge_calibrated(g.graph);
+  check(after, "merge_calibrated");
+  std::vector<std::pair<double, Expr>> found;  // scales, columns
+  for (const Node& node : after.nodes) {
+    if (node.op != "aten::addmm") continue;
+    found.emplace_back(node.input_scale, after.value(node.outputs[0]).shape[1]);
+    EXPECT_EQ(node.has(kSmoothAlpha), node.has(kInputLargest));
+  }
+  const std::vector<std::pair<double, Expr>> want = {{0.5, 10}, {0.25, 5}, {0, 5},
+                                                     {0, 5},    {0.5, 10}, {0.5, 5}};
+  EXPECT_EQ(found, want);
+  EXPECT_EQ(count_op(merge_matmuls(g.graph), "aten::addmm"), 5);  // those without a scale, too
+}
+
 TEST_F(MergeMatmuls, ProductsOfConstantsStayWhereTheirWeightsAreMade) {
   const auto half = [&](ValueId w) {
     return g.op("aten::_to_copy", {tensor_arg("self", w)}, g.graph.value(w).shape);
