@@ -26,8 +26,10 @@ numpy.save(sys.argv[4], opened.run(None, {"x": x})[0])
 """
 
 
-def test_what_the_driver_has_compiled_is_made_once(tmp_path):
+def test_what_the_driver_has_compiled_is_made_once(tmp_path, device):
     """Helpers make pipelines once more, on devices of their own: only to compile."""
+    if device.type != "cpu":
+        pytest.skip("only what CPU drivers compile is logged")
     sizes = [(64, 128), (128, 192), (192, 96)]  # sums that one kernel each computes
     weights = [random(*size, seed=i) for i, size in enumerate(sizes)]
     names = ["x", "h0", "h1", "y"]

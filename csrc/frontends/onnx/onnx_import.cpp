@@ -29,7 +29,7 @@ ImportedModel import_model(const std::shared_ptr<const Model>& model, ImportOpti
     } catch (const Refusal& refusal) {
       throw Error(ErrorKind::kUnsupported, "[onnx] " + refusal.reason);
     } catch (const std::bad_alloc&) {
-      throw Error(ErrorKind::kUser, "[onnx] the model takes more memory than there is");
+      throw OutOfMemoryError("[onnx] the model takes more memory than there is");
     } catch (const std::out_of_range&) {
       throw Error(ErrorKind::kUser,
                   "[onnx] the model is not well formed: too few sizes or operands");
