@@ -1,19 +1,12 @@
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "csrc/graph/graph.h"
 #include "csrc/passes/quantise/multiply_integers.h"
+#include "csrc/passes/quantise/quantised_fates.h"
 
 namespace tv {
-
-/// What became of a quantised tensor, the input of a tv::dequantize.
-struct QuantisedFate {
-  std::string tensor;               ///< its name
-  std::string source, module_path;  ///< of the node
-  std::string fate;                 ///< "read packed by 2 products"
-};
 
 /// Makes products and embeddings read quantised weights as they are packed: a product with
 /// tv::dequantize of constants (transposed or cast on the way) becomes tv::matmul_quantised, which

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "csrc/graph/graph.h"
+#include "csrc/passes/quantise/multiply_integers.h"
+
+namespace tv {
+
+/// What became of a quantised tensor, the input of a tv::dequantize.
+struct QuantisedFate {
+  std::string tensor;               ///< its name
+  std::string source, module_path;  ///< of the node
+  std::string fate;                 ///< "read packed by 2 products"
+};
+
+/// Who reads a quantised weight as it is packed.
+struct PackedReads {
+  size_t products = 0, lookups = 0;
+  size_t gathered = 0;  ///< products whose input is brought into another order first
+  std::string tensor;   ///< the quantised tensor's name
+};
+
+/// What multiply_quantised was given.
+struct BeforeMultiply {
+  const std::vector<Node>& nodes;
+  const std::vector<bool>& constant;  ///< by value
+};
+
+/// The fates of each tv::dequantize in `before` and of each of `integers`; `after` is the graph
+/// that was made of it, `packed` says who reads which node's integers packed.
+std::vector<QuantisedFate> fates_of_quantised(const Graph& after, const BeforeMultiply& before,
+                                              const std::map<const Node*, PackedReads>& packed,
+                                              IntegerReads integers);
+
+}  // namespace tv
