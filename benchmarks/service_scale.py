@@ -46,8 +46,8 @@ def filled(folder: Path, rows: int):
     """A database with so many artefacts of jobs, and as many tasks that wait for their device."""
     from sqlmodel import insert
 
-    from torch_vulkan._service.database import Database
-    from torch_vulkan._service.tables import Artifact, Device, Job, Task
+    from torch_vulkan._service.storage.database import Database
+    from torch_vulkan._service.storage.tables import Artifact, Device, Job, Task
 
     database = Database(folder / "service.db")
     options = {"optimization_level": 3, "enabled_precisions": [], "workspace_size": 0, "inputs": {}}
@@ -85,11 +85,12 @@ class _Nothing:
 
 
 def database_costs(folder: Path, rows: int) -> dict:
-    from torch_vulkan._service import artifacts, jobs, signing
-    from torch_vulkan._service.requests import JobRequest
-    from torch_vulkan._service.scheduler import Scheduler
-    from torch_vulkan._service.store import Store
-    from torch_vulkan._service.timings import Timings
+    from torch_vulkan._service.jobs import artifacts, jobs
+    from torch_vulkan._service.jobs.scheduler import Scheduler
+    from torch_vulkan._service.messages.requests import JobRequest
+    from torch_vulkan._service.running.timings import Timings
+    from torch_vulkan._service.storage import signing
+    from torch_vulkan._service.storage.store import Store
 
     database, store = filled(folder, rows), Store(folder / "store")
     digest = store.put(b"model")

@@ -23,10 +23,10 @@ def _room(name: str):
 
 def main() -> int:
     """tv-compile."""
-    return _room("cli").main(sys.argv[1:])
+    return _room("commands.cli").main(sys.argv[1:])
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] in (["task"], ["node"]):
-        sys.exit(_room(sys.argv[1]).main(sys.argv[2:]))
+        sys.exit(_room(f"running.{sys.argv[1]}").main(sys.argv[2:]))
     sys.exit(main())

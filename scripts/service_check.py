@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy
 from onnx import TensorProto, helper, numpy_helper, save
 
-from torch_vulkan._service.sandbox import bubblewrap, why_not
+from torch_vulkan._service.running.sandbox import bubblewrap, why_not
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))

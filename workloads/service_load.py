@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 
-from torch_vulkan._service.client import ENDED
+from torch_vulkan._service.client.client import ENDED
 from torch_vulkan.service import ServiceError
 
 from .service_process import Service, layers

@@ -12,7 +12,7 @@ import numpy
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from torch_vulkan._service.sandbox import bubblewrap, why_not
+from torch_vulkan._service.running.sandbox import bubblewrap, why_not
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = ROOT / "python" / "torch_vulkan_service.py"

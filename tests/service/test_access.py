@@ -8,8 +8,8 @@ import string
 
 import pytest
 
-from torch_vulkan._service import bundle
-from torch_vulkan._service.scopes import SCOPES
+from torch_vulkan._service.files import bundle
+from torch_vulkan._service.storage.scopes import SCOPES
 from torch_vulkan.service import ServiceError
 
 from marks import slow_but

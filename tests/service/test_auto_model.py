@@ -7,7 +7,7 @@ import numpy
 import pytest
 
 import torch_vulkan as tv
-from torch_vulkan._service import signing
+from torch_vulkan._service.storage import signing
 from torch_vulkan.service import ServiceError
 
 from workloads.service_process import SECONDS, layers

@@ -15,9 +15,11 @@ import onnx
 import pytest
 
 import torch_vulkan as tv
-from torch_vulkan._service import bundle, fetch, local_runner, onnx_files
-from torch_vulkan._service.runner import Run
-from torch_vulkan._service.sandbox import PYTHON, Limits, bubblewrap, why_not
+from torch_vulkan._service.client import fetch
+from torch_vulkan._service.files import bundle, onnx_files
+from torch_vulkan._service.running import local_runner
+from torch_vulkan._service.running.runner import Run
+from torch_vulkan._service.running.sandbox import PYTHON, Limits, bubblewrap, why_not
 from torch_vulkan.service import ServiceError
 
 from workloads.service_process import SANDBOX, SCRIPT, SECONDS, Service, environment, layers, until

@@ -11,7 +11,7 @@ import numpy
 import pytest
 
 import torch_vulkan as tv
-from torch_vulkan._service import devices
+from torch_vulkan._service.running import devices
 
 from workloads.cut_line import CutLine
 from workloads.postgresql import free_port

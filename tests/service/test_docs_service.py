@@ -7,7 +7,7 @@ import numpy
 import torch
 
 import torch_vulkan as tv
-from torch_vulkan._service import webhooks
+from torch_vulkan._service.jobs import webhooks
 
 from workloads.service_process import ROOT, SECONDS, layers
 
@@ -52,7 +52,7 @@ def test_listings(service, client, tmp_path, monkeypatch, capsys):
 
 
 def test_every_option_of_serve_is_on_the_page():
-    from torch_vulkan._service.cli import make_parser
+    from torch_vulkan._service.commands.cli import make_parser
 
     text = (ROOT / "docs" / "service.md").read_text()
     commands = next(a for a in make_parser()._actions if a.dest == "command").choices

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import torch_vulkan as tv
-from torch_vulkan._service import exporting, signing
+from torch_vulkan._service.client import exporting
+from torch_vulkan._service.storage import signing
 
 from workloads.service_process import (
     NO_ENVIRONMENT,

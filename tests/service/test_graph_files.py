@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 import torch_vulkan as tv
-from torch_vulkan._service import fetch, graph_files, onnx_files
+from torch_vulkan._service.client import fetch
+from torch_vulkan._service.files import graph_files, onnx_files
 
 from workloads.service_process import SCRIPT, SECONDS, environment, layers
 

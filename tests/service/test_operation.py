@@ -285,11 +285,11 @@ def test_the_command_removes_too(own_service):
 
 def collecting(tmp_path, monkeypatch):
     """A store with an old file, the file, and a collector that has begun."""
-    from torch_vulkan._service import retention
-    from torch_vulkan._service.database import Database
-    from torch_vulkan._service.local_runner import LocalRunner
-    from torch_vulkan._service.sandbox import Limits
-    from torch_vulkan._service.store import Store
+    from torch_vulkan._service.jobs import retention
+    from torch_vulkan._service.running.local_runner import LocalRunner
+    from torch_vulkan._service.running.sandbox import Limits
+    from torch_vulkan._service.storage.database import Database
+    from torch_vulkan._service.storage.store import Store
 
     monkeypatch.setattr(retention, "_FIRST_S", 0)
     store = Store(tmp_path / "store")
@@ -326,9 +326,9 @@ class Clock:
 
 
 def test_a_clock_that_was_set_makes_nothing_old(tmp_path, monkeypatch):
-    from torch_vulkan._service import retention
-    from torch_vulkan._service.database import Database
-    from torch_vulkan._service.tables import Job, State
+    from torch_vulkan._service.jobs import retention
+    from torch_vulkan._service.storage.database import Database
+    from torch_vulkan._service.storage.tables import Job, State
 
     day = 86400
     clock = Clock(time.time())
@@ -353,7 +353,7 @@ def test_a_clock_that_was_set_makes_nothing_old(tmp_path, monkeypatch):
 
 
 def test_nothing_is_collected_after_the_clock_was_set(tmp_path, monkeypatch, caplog):
-    from torch_vulkan._service import retention
+    from torch_vulkan._service.jobs import retention
 
     monkeypatch.setattr(retention._Clock, "moved", lambda self: "the clock was set")
     store, old, collector = collecting(tmp_path, monkeypatch)

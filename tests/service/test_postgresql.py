@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from torch_vulkan._service.database import Database
+from torch_vulkan._service.storage.database import Database
 from torch_vulkan.service import ServiceError
 
 from marks import slow_but

@@ -15,13 +15,17 @@ import torch
 from torch import nn
 
 import torch_vulkan as tv
-from torch_vulkan._service import artifacts, keys, observe, onnx_files, signing, task
-from torch_vulkan._service.app import make_app
-from torch_vulkan._service.database import Database
-from torch_vulkan._service.fetch import to_folder
+from torch_vulkan._service import observe
+from torch_vulkan._service.client.fetch import to_folder
+from torch_vulkan._service.files import onnx_files
+from torch_vulkan._service.http.app import make_app
+from torch_vulkan._service.jobs import artifacts
 from torch_vulkan._service.rate import RateLimit
-from torch_vulkan._service.sandbox import PYTHON
-from torch_vulkan._service.store import Store
+from torch_vulkan._service.running import task
+from torch_vulkan._service.running.sandbox import PYTHON
+from torch_vulkan._service.storage import keys, signing
+from torch_vulkan._service.storage.database import Database
+from torch_vulkan._service.storage.store import Store
 from torch_vulkan._service.traces import NoTraces
 from torch_vulkan.service import ServiceError
 
@@ -392,7 +396,7 @@ def test_a_single_tensor_is_a_modules_only_input(tmp_path):
     pytest.importorskip("onnxscript", reason="onnxscript is not installed")
     import onnx
 
-    from torch_vulkan._service.registering import as_onnx
+    from torch_vulkan._service.client.registering import as_onnx
 
     (x,) = onnx.load(as_onnx(Net(), torch.randn(1, 8), None, tmp_path)).graph.input
     assert [dim.dim_value for dim in x.type.tensor_type.shape.dim] == [1, 8]
@@ -402,7 +406,7 @@ def test_a_module_beyond_protobufs_limit_is_sent_in_two_files(there, asking, cli
     pytest.importorskip("onnxscript", reason="onnxscript is not installed")
     from torch.onnx._internal.exporter import _onnx_program
 
-    from torch_vulkan._service import registering
+    from torch_vulkan._service.client import registering
 
     monkeypatch.setattr(registering, "exported", registering.as_onnx)
     net = Net().eval()

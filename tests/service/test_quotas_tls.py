@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from torch_vulkan._service.sandbox import bubblewrap
+from torch_vulkan._service.running.sandbox import bubblewrap
 from torch_vulkan.service import Client, ServiceError
 
 from workloads.service_process import (

@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from torch_vulkan._service import devices, node
 from torch_vulkan._service.errors import Away
-from torch_vulkan._service.runner import Run
-from torch_vulkan._service.sandbox import Limits
-from torch_vulkan._service.store import Store
+from torch_vulkan._service.running import devices, node
+from torch_vulkan._service.running.runner import Run
+from torch_vulkan._service.running.sandbox import Limits
+from torch_vulkan._service.storage.store import Store
 
 httpx = pytest.importorskip("httpx", reason="httpx is not installed: scripts/setup.sh --tests")
-ray_runner = pytest.importorskip("torch_vulkan._service.ray_runner")
+ray_runner = pytest.importorskip("torch_vulkan._service.running.ray_runner")
 KIND = '{"name": "gpu"}'
 
 

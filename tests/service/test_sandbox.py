@@ -12,10 +12,10 @@ import onnx
 import pytest
 
 import torch_vulkan as tv
-import torch_vulkan._service.local_runner as local_runner
-import torch_vulkan._service.sandbox as sandbox
-from torch_vulkan._service.runner import Run
-from torch_vulkan._service.sandbox import (
+import torch_vulkan._service.running.local_runner as local_runner
+import torch_vulkan._service.running.sandbox as sandbox
+from torch_vulkan._service.running.runner import Run
+from torch_vulkan._service.running.sandbox import (
     PYTHON,
     Limits,
     boxed,
@@ -24,7 +24,7 @@ from torch_vulkan._service.sandbox import (
     sandboxed,
     why_not,
 )
-from torch_vulkan._service.store import Store
+from torch_vulkan._service.storage.store import Store
 
 from workloads.service_process import SCRIPT, SECONDS, Service, layers, until
 

@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 import torch_vulkan as tv
-from torch_vulkan._service.cli_show import printable
+from torch_vulkan._service.commands.cli_show import printable
 from torch_vulkan.service import ServiceError
 
 from workloads.service_process import SCRIPT, SECONDS, environment, layers, one_node

@@ -11,16 +11,19 @@ import threading
 
 import pytest
 
-from torch_vulkan._service import artifacts, local_runner, server, signing
-from torch_vulkan._service import client as client_module
-from torch_vulkan._service.database import Database
-from torch_vulkan._service.local_runner import LocalRunner
-from torch_vulkan._service.runner import Status
-from torch_vulkan._service.sandbox import Limits
-from torch_vulkan._service.scheduler import Scheduler
-from torch_vulkan._service.store import Store
-from torch_vulkan._service.tables import ENDED, Device, Job, Task
-from torch_vulkan._service.timings import Timings
+from torch_vulkan._service import server
+from torch_vulkan._service.client import client as client_module
+from torch_vulkan._service.jobs import artifacts
+from torch_vulkan._service.jobs.scheduler import Scheduler
+from torch_vulkan._service.running import local_runner
+from torch_vulkan._service.running.local_runner import LocalRunner
+from torch_vulkan._service.running.runner import Status
+from torch_vulkan._service.running.sandbox import Limits
+from torch_vulkan._service.running.timings import Timings
+from torch_vulkan._service.storage import signing
+from torch_vulkan._service.storage.database import Database
+from torch_vulkan._service.storage.store import Store
+from torch_vulkan._service.storage.tables import ENDED, Device, Job, Task
 
 from workloads.service_process import SCRIPT, SECONDS, environment, layers, long_model, until
 

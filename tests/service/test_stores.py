@@ -13,10 +13,11 @@ import numpy
 import pytest
 
 import torch_vulkan as tv
-from torch_vulkan._service import app, faults, remote_store
-from torch_vulkan._service.app import _StoreFault
 from torch_vulkan._service.errors import Away, Damaged
-from torch_vulkan._service.store import Prefetch, Store
+from torch_vulkan._service.http import app, faults
+from torch_vulkan._service.http.app import _StoreFault
+from torch_vulkan._service.storage import remote_store
+from torch_vulkan._service.storage.store import Prefetch, Store
 from torch_vulkan.service import ServiceError
 
 from workloads.cut_line import CutLine

@@ -7,15 +7,18 @@ import pytest
 from sqlmodel import select
 
 import torch_vulkan as tv
-from torch_vulkan._service import artifacts, fetch, retention, signing, timings
-from torch_vulkan._service.auto_model import _chosen, _Wish
-from torch_vulkan._service.database import Database
+from torch_vulkan._service.client import fetch
+from torch_vulkan._service.client.auto_model import _chosen, _Wish
 from torch_vulkan._service.errors import Damaged
-from torch_vulkan._service.runner import Status
-from torch_vulkan._service.scheduler import Scheduler
-from torch_vulkan._service.store import Store
-from torch_vulkan._service.tables import Artifact, Device, Job, State, Task
-from torch_vulkan._service.timings import Timings
+from torch_vulkan._service.jobs import artifacts, retention
+from torch_vulkan._service.jobs.scheduler import Scheduler
+from torch_vulkan._service.running import timings
+from torch_vulkan._service.running.runner import Status
+from torch_vulkan._service.running.timings import Timings
+from torch_vulkan._service.storage import signing
+from torch_vulkan._service.storage.database import Database
+from torch_vulkan._service.storage.store import Store
+from torch_vulkan._service.storage.tables import Artifact, Device, Job, State, Task
 from torch_vulkan.service import ServiceError
 
 from workloads.service_process import SANDBOX, SECONDS, Service, layers, long_model, until

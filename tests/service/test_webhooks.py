@@ -193,14 +193,14 @@ def test_names_of_private_addresses_are_refused_when_they_are_resolved(service, 
     ("2001:0:1::1", False),
 ])
 def test_addresses(address, public):
-    from torch_vulkan._service import webhooks
+    from torch_vulkan._service.jobs import webhooks
 
     assert webhooks.is_public(ipaddress.ip_address(address)) == public
 
 
 def rows(database, urls):
     """Pending events of jobs that have ended."""
-    from torch_vulkan._service.tables import Job, State, WebhookEvent
+    from torch_vulkan._service.storage.tables import Job, State, WebhookEvent
 
     for i, url in enumerate(urls):
         with database.writing() as session:
@@ -213,8 +213,8 @@ def rows(database, urls):
 
 
 def test_a_receiver_that_hangs_keeps_no_other_waiting(tmp_path):
-    from torch_vulkan._service.database import Database
-    from torch_vulkan._service.sender import Policy, Sender
+    from torch_vulkan._service.jobs.sender import Policy, Sender
+    from torch_vulkan._service.storage.database import Database
 
     database = Database(tmp_path / "service.db")
     with socket.create_server(("127.0.0.1", 0)) as hanging, Receiver() as receiver:
@@ -254,9 +254,9 @@ def certificate(path, name):
 def test_the_certificate_is_that_of_the_name_and_the_address_that_which_was_checked(
         tmp_path, monkeypatch, name):
     """The name is resolved once, here: a second time it would be unknown."""
-    from torch_vulkan._service import webhooks
-    from torch_vulkan._service.database import Database
-    from torch_vulkan._service.sender import Policy, Sender
+    from torch_vulkan._service.jobs import webhooks
+    from torch_vulkan._service.jobs.sender import Policy, Sender
+    from torch_vulkan._service.storage.database import Database
 
     asked = []
 
@@ -286,9 +286,9 @@ def test_the_certificate_is_that_of_the_name_and_the_address_that_which_was_chec
 
 
 def test_an_attempt_has_an_end_however_slowly_an_answer_comes(tmp_path):
-    from torch_vulkan._service import webhooks
-    from torch_vulkan._service.database import Database
-    from torch_vulkan._service.sender import Policy, Sender
+    from torch_vulkan._service.jobs import webhooks
+    from torch_vulkan._service.jobs.sender import Policy, Sender
+    from torch_vulkan._service.storage.database import Database
 
     async def dripping(_reader, writer):
         while True:
@@ -315,9 +315,9 @@ def test_an_attempt_has_an_end_however_slowly_an_answer_comes(tmp_path):
 
 
 def test_a_clock_that_was_set_back_delays_nothing(tmp_path):
-    from torch_vulkan._service.database import Database
-    from torch_vulkan._service.sender import Policy, Sender
-    from torch_vulkan._service.tables import WebhookEvent
+    from torch_vulkan._service.jobs.sender import Policy, Sender
+    from torch_vulkan._service.storage.database import Database
+    from torch_vulkan._service.storage.tables import WebhookEvent
 
     database = Database(tmp_path / "service.db")
     rows(database, ["http://127.0.0.1:9/"] * 2)

@@ -11,7 +11,8 @@ import pytest
 from onnx import helper, numpy_helper
 
 import torch_vulkan as tv
-from torch_vulkan._service import bundle, fetch, onnx_files, weights_file
+from torch_vulkan._service.client import fetch
+from torch_vulkan._service.files import bundle, onnx_files, weights_file
 
 from workloads.service_process import SCRIPT, SECONDS, environment, layers
 

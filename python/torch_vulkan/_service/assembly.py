@@ -5,22 +5,23 @@ import os
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from . import devices, keys, private_file, remote_store
-from .artifacts import Publisher
-from .database import Database
-from .local_runner import LocalRunner
+from .jobs.artifacts import Publisher
+from .jobs.retention import Collector, Keep
+from .jobs.scheduler import Scheduler
+from .jobs.sender import Policy, Sender
 from .observe import Audit, Metrics
 from .parts import Parts
-from .quotas import Quotas
 from .rate import RateLimit
-from .retention import Collector, Keep
-from .sandbox import Limits
-from .scheduler import Scheduler
-from .sender import Policy, Sender
-from .signing import Signer
-from .store import Store
-from .tables import Job, State, Task
-from .timings import Timings
+from .running import devices
+from .running.local_runner import LocalRunner
+from .running.sandbox import Limits
+from .running.timings import Timings
+from .storage import keys, private_file, remote_store
+from .storage.database import Database
+from .storage.quotas import Quotas
+from .storage.signing import Signer
+from .storage.store import Store
+from .storage.tables import Job, State, Task
 from .traces import NoTraces, Traces
 
 log = logging.getLogger("torch_vulkan.service")
@@ -66,7 +67,7 @@ def _runner(args, limits: Limits, bwrap: str | None, database: Database, store: 
     data = args.data.resolve()
     if args.runner == "local":
         return LocalRunner(data, args.tasks, limits, bwrap, devices.kinds(database, here=True))
-    from .ray_runner import Cluster, RayRunner
+    from .running.ray_runner import Cluster, RayRunner
 
     cluster = Cluster(args.ray_address, os.environ.get("RAY_AUTH_TOKEN", ""), store,
                       not args.no_sandbox, args.ray_command)

@@ -13,10 +13,10 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import GaugeMetricFamily
 from sqlmodel import func, select
 
-from .database import Database
 from .rate import RateLimit
-from .store import Keeping
-from .tables import Artifact, EventState, Job, State, Task, WebhookEvent
+from .storage.database import Database
+from .storage.store import Keeping
+from .storage.tables import Artifact, EventState, Job, State, Task, WebhookEvent
 from .traces import NoTraces
 
 _PREFIX = "torch_vulkan_service_"

@@ -3,17 +3,17 @@
 import threading
 from dataclasses import dataclass, field
 
-from .artifacts import Publisher
-from .database import Database
+from .jobs.artifacts import Publisher
+from .jobs.scheduler import Scheduler
+from .jobs.sender import Sender
 from .observe import Audit, Metrics
-from .quotas import Quotas
 from .rate import RateLimit
-from .runner import Runner
-from .scheduler import Scheduler
-from .sender import Sender
-from .signing import Signer
-from .store import Keeping
-from .timings import Timings
+from .running.runner import Runner
+from .running.timings import Timings
+from .storage.database import Database
+from .storage.quotas import Quotas
+from .storage.signing import Signer
+from .storage.store import Keeping
 from .traces import NoTraces
 
 

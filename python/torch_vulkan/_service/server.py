@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from .errors import ServiceError, package
-from .sandbox import Limits, bubblewrap, shows, why_not
+from .running.sandbox import Limits, bubblewrap, shows, why_not
 
 log = logging.getLogger("torch_vulkan.service")
 PORT = 8600
@@ -144,8 +144,8 @@ def _locked(folder: Path):
 
 
 def _run(args, bwrap: str | None, family: int, address: tuple) -> None:
-    from .app import make_app
     from .assembly import assembled
+    from .http.app import make_app
 
     parts = assembled(args, bwrap)
     listening = _socket(family, address)

@@ -9,8 +9,8 @@ torch-vulkan[service]`.
 
 import importlib
 
-_PUBLIC = {"Client": "client", "ServiceError": "errors", "AutoModel": "auto_model",
-           "register": "registering", "register_callback": "registering"}
+_PUBLIC = {"Client": "client.client", "ServiceError": "errors", "AutoModel": "client.auto_model",
+           "register": "client.registering", "register_callback": "client.registering"}
 __all__ = [*_PUBLIC]
 
 

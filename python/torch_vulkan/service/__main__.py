@@ -3,7 +3,7 @@
 import os
 import sys
 
-from .._service.sandbox import SCRIPT
+from .._service.running.sandbox import SCRIPT
 
 if __name__ == "__main__":
     # A process anew, without torch, which `python -m` has imported by now.

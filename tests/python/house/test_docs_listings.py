@@ -18,7 +18,7 @@ from torch import nn
 
 import torch_vulkan as tv
 from torch_vulkan.__main__ import main
-from torch_vulkan._service.cli import make_parser as tv_compile
+from torch_vulkan._service.commands.cli import make_parser as tv_compile
 
 from vkexec_helpers import VKEXEC
 from workloads.decoders import byte_tokenizer, decoder, prompt
@@ -292,10 +292,11 @@ def test_the_rooms_of_the_architecture():
              if name.endswith("/") or name.rsplit(".")[-1] in ("h", "cpp", "py", "glsl", "md")}
     assert len(named) > 50
     assert {n for n in named if not any((place / n).exists() for place in places)} == set()
-    for root in (ROOT / "runtime", ROOT / "csrc", ROOT / "python/torch_vulkan", ROOT / "tests",
-                 ROOT / "tests/python"):
+    for root in (ROOT / "runtime", ROOT / "csrc", ROOT / "python/torch_vulkan",
+                 ROOT / "python/torch_vulkan/_service", ROOT / "tests", ROOT / "tests/python"):
         rooms = {p.name for p in root.iterdir() if p.is_dir() and any(p.glob("*.[chp]*"))}
-        section = {"torch_vulkan": "python", "python": "tests"}.get(root.name, root.name)
+        section = {"torch_vulkan": "python", "_service": "python",
+                   "python": "tests"}.get(root.name, root.name)
         unnamed = {room for room in rooms if f"`{room}/" not in sections[section]
                    and f"`csrc/{room}/" not in text and f"{root.name}/{room}/" not in text}
         assert unnamed <= {"bin", "lib", "__pycache__"}, root

@@ -1,0 +1,1 @@
+"""Files that models are sent in, read with the standard library alone."""

@@ -1,0 +1,1 @@
+"""From a job to its artefacts: scheduled, kept, told to webhooks, removed when old."""

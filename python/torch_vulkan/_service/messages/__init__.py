@@ -1,0 +1,1 @@
+"""What clients send, and what they are answered."""

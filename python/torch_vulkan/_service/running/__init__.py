@@ -1,0 +1,1 @@
+"""Where tasks run, within which limits, and what they do there."""

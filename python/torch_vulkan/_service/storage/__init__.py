@@ -1,0 +1,1 @@
+"""What the service keeps: the database, files by their digest, keys and signatures."""
