@@ -7,6 +7,7 @@
 
 #include "converters/matmul/few_rows.h"
 #include "converters/matmul/matrix_units/matmul_coopmat.h"
+#include "converters/matmul/packed_tiles.h"
 #include "converters/matmul/simd/matmul_simd.h"
 
 namespace tv {
@@ -77,39 +78,20 @@ std::vector<Tactic> rows_tactics(const NodeContext& c, const QuantisedProduct& p
   return tactics;
 }
 
+PackedProblem packed(const QuantisedProduct& p, const char* kernel) {
+  return {.kernel = kernel, .m = p.m, .n = p.n, .a_by_rows = p.a_k == Expr(1)};
+}
+
 Tactic tiled_tactic(const NodeContext& c, const QuantisedProduct& p, int64_t rows, int64_t cols) {
-  constexpr int64_t kSteps = 16, kPerThread = 4;
-  const int64_t per_row = std::min<int64_t>(kPerThread, rows / 8);
-  const int64_t threads = rows / per_row * (cols / kPerThread);
-  Tactic tactic{.name = "matmul_quantised_tiled_" + text(rows) + "x" + text(cols)};
-  if (c.device.is_cpu()) tactic.refusal = "workgroups that share memory are slow on a CPU";
-  if (threads > c.device.max_workgroup_invocations) {
-    tactic.refusal = "workgroups of " + text(threads) + " invocations are not possible";
-  }
-  if (!tactic.refusal.empty()) return tactic;
-  Step step{.kernel = "matmul_quantised_tiled",
-            .grid = {{ceil_div(Expr(p.n), cols), ceil_div(p.m, rows), 1}},
-            .local_size = {static_cast<uint32_t>(threads), 1, 1}};
-  add_problem(c, p, step);
-  step.defines.insert(step.defines.end(), {{"BM", text(rows)},
-                                           {"BN", text(cols)},
-                                           {"BK", text(kSteps)},
-                                           {"BLOCK", "64u"},
-                                           {"RM", text(per_row)},
-                                           {"RN", text(kPerThread)},
-                                           {"A_BY_ROWS", flag(p.a_k == Expr(1))}});
-  tactic.steps.push_back(std::move(step));
+  Tactic tactic = packed_tiles(c.device, packed(p, "matmul_quantised_tiled"), rows, cols);
+  for (Step& step : tactic.steps) add_problem(c, p, step);
   return tactic;
 }
 
 Tactic reference_tactic(const NodeContext& c, const QuantisedProduct& p) {
-  Step step{.kernel = "matmul_quantised_reference",
-            .grid = one_each(p.m * p.n, 64),
-            .local_size = {64, 1, 1},
-            .iterations = Expr(p.k + p.k / 32 + 1)};
-  add_problem(c, p, step);
-  step.params.push_back(param("total", p.m * p.n));
-  return {.name = "matmul_quantised_reference", .steps = {std::move(step)}};
+  Tactic tactic = packed_reference(packed(p, "matmul_quantised_reference"), p.k);
+  add_problem(c, p, tactic.steps.front());
+  return tactic;
 }
 
 void convert(const NodeContext& c, Builder& b) {
