@@ -8,6 +8,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 seconds=${1:-60}
 seed=${TV_TEST_SEED:-$(scripts/turn.sh)}
+# Tests would ask a shell, in which the runtime that is loaded before all crashes.
+export TV_TEST_TURN=${TV_TEST_TURN:-$(scripts/turn.sh)}
 root=$PWD build=$PWD/build-tsan
 
 cmake --preset tsan > /dev/null
