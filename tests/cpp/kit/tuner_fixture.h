@@ -110,6 +110,7 @@ class TunerTest : public testing::Test {
   TacticProblem problem() const {
     TacticProblem p{.node = "node", .op = "t::op", .text = problem_text};
     p.symbols = symbols;
+    p.for_comparison = for_comparison;
     for (const FakeTactic& t : tactics) p.candidates.push_back({t.name, t.candidate_refusal});
     p.program = [this](size_t candidate) {
       TacticProgram program;
@@ -159,6 +160,7 @@ class TunerTest : public testing::Test {
 
   std::vector<FakeTactic> tactics;
   std::vector<Symbol> symbols;
+  bool for_comparison = false;
   std::string cache_path, problem_text = "first";
   FakeBench* bench = nullptr;  ///< the one that the next or the current tuner uses
 

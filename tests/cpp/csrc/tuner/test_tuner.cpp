@@ -127,6 +127,21 @@ TEST_F(TunerTest, LevelsTimeAGrowingShare) {
   }
 }
 
+TEST_F(TunerTest, EveryLevelTimesWhatIsCompared) {
+  for (int i = 0; i < 40; ++i) tactics.push_back({"t" + std::to_string(i), 100.0 - i});
+  for_comparison = true;
+  const size_t few[] = {2, 2, 4, 4, 8};
+  for (int64_t level = 1; level <= 5; ++level) {
+    reopen();
+    cache_path.clear();
+    reset_tuner_stats();
+    const TacticChoice choice = choose({.level = level});
+    EXPECT_EQ(tuner_stats().timed, few[level - 1]) << level;
+    ASSERT_LT(choice.candidate, choice.candidate_us.size()) << level;
+    EXPECT_GT(choice.candidate_us[choice.candidate], 0) << level;
+  }
+}
+
 TEST_F(TunerTest, AHigherLevelTimesOnlyWhatALowerOneLeft) {
   for (int i = 0; i < 10; ++i) tactics.push_back({"t" + std::to_string(i), 100.0 - i});
   choose({.level = 1});
