@@ -50,6 +50,9 @@ struct Operand {
   bool read_write = false;  ///< a scratch that the step updates in place
   bool vec4 = false;        ///< uses x_vec4 (and x_store4): its storage is dense, 16-byte aligned
   bool plain = false;       ///< ignore fused prologue and epilogue (x_load = storage order)
+  /// Elements are counted by pixels, [n, …, channel], and so are those that the epilogue reads,
+  /// each of which must have this operand's shape or be broadcast to it.
+  bool by_pixels = false;
 };
 
 /// A scalar parameter called `name` in the kernel. An expression is a size, stride or offset and

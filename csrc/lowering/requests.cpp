@@ -22,9 +22,10 @@ class RequestMaker {
     for (size_t i = 0; i < request_.kernel.step.operands.size(); ++i) {
       const Operand& operand = request_.kernel.step.operands[i];
       if (has_prologue(operand)) {
-        attach(i, node_.prologue, node_.prologue_inputs, node_.prologue_shape);
+        attach(i, node_.prologue, node_.prologue_inputs, node_.prologue_shape, false);
       } else if (has_epilogue(operand)) {
-        attach(i, node_.epilogue, node_.epilogue_inputs, table_.value(operand.value).shape);
+        attach(i, node_.epilogue, node_.epilogue_inputs, table_.value(operand.value).shape,
+               operand.by_pixels);
       }
     }
     return std::move(request_);
@@ -41,7 +42,8 @@ class RequestMaker {
 
   void add_operand(const Operand& operand) {
     const Value& value = table_.value(operand.value);
-    KernelOperand result = accessor(operand.name, operand.value, domain_of(operand));
+    KernelOperand result =
+        accessor(operand.name, operand.value, domain_of(operand), operand.by_pixels);
     result.read = !operand.write || operand.read_write;
     result.write = operand.write || operand.read_write;
     result.vec4 = operand.vec4;
@@ -62,7 +64,8 @@ class RequestMaker {
     return table_.value(broadcasts ? node_.outputs.at(0) : operand.value).shape;
   }
 
-  KernelOperand accessor(const std::string& name, ValueId id, const Shape& domain) const {
+  KernelOperand accessor(const std::string& name, ValueId id, const Shape& domain,
+                         bool by_pixels) const {
     const Value& value = table_.value(id);
     const View layout = table_.layout(id);
     KernelOperand result;
@@ -74,6 +77,11 @@ class RequestMaker {
     result.shape = broadcasts ? domain : value.shape;
     result.strides =
         broadcasts ? broadcast_strides(value.shape, layout.strides, domain) : layout.strides;
+    if (by_pixels) {
+      for (Shape* sizes : {&result.shape, &result.strides}) {
+        if (sizes->size() > 2) std::rotate(sizes->begin() + 1, sizes->begin() + 2, sizes->end());
+      }
+    }
     collapse(result.shape, result.strides);
     result.fours = in_fours(result, layout.offset);
     return result;
@@ -87,13 +95,13 @@ class RequestMaker {
   }
 
   void attach(size_t operand, const std::shared_ptr<const PointwiseProgram>& program,
-              const std::vector<ValueId>& inputs, const Shape& domain) {
+              const std::vector<ValueId>& inputs, const Shape& domain, bool by_pixels) {
     auto& operands = request_.kernel.operands;
     operands[operand].program = program;
     for (size_t k = 0; k < inputs.size(); ++k) {
       operands[operand].program_inputs.push_back(static_cast<uint32_t>(operands.size()));
       KernelOperand fused =
-          accessor(operands[operand].name + "_in" + std::to_string(k), inputs[k], domain);
+          accessor(operands[operand].name + "_in" + std::to_string(k), inputs[k], domain, by_pixels);
       fused.read = true;
       operands.push_back(std::move(fused));
       request_.values.push_back(inputs[k]);

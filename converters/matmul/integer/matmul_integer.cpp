@@ -323,7 +323,7 @@ void add_integer_operands(const NodeContext& c, Builder& b, const IntegerProduct
     step.operands.push_back(operand);
     return std::pair(operand, std::string(flips ? kFlip : "0u"));
   };
-  const auto [a, a_flip] = add("a", "a_words", p.a, false);
+  const std::string a_flip = add("a", "a_words", p.a, false).second;
   const auto [bb, b_flip] = add("b", "b_words", p.b, how.b_in_runs);
   step.defines.insert(step.defines.end(), {{"A_FLIP", a_flip},
                                            {"B_FLIP", b_flip},
@@ -334,20 +334,18 @@ void add_integer_operands(const NodeContext& c, Builder& b, const IntegerProduct
   add_zeros(p, step);
   step.params.push_back(param("b_rows", p.batched ? p.n : Expr(0)));
   const Expr quads = ceil_div(p.k, how.run) * (how.run / kQuad);
-  const auto add_sums = [&](const char* name, Operand x, const std::string& flip, const Expr& rows,
-                            bool in_runs) {
-    const ValueId sums = b.scratch(name, DType::kI32, {rows});
-    x.name = "x";
-    tactic.steps.push_back({.kernel = "matmul_integer_sums",
-                            .defines = {{"X_FLIP", flip}, {"IN_RUNS", flag(in_runs)}},
-                            .operands = {x, dst("y", sums)},
-                            .params = {param("rows", rows), param("quads", quads)},
-                            .grid = one_each(rows, 64),
-                            .iterations = quads});
-    step.operands.push_back(src(name, sums));
-  };
-  if (is_shifted(c, p.a)) add_sums("b_sums", bb, b_flip, p.batch * p.n, how.b_in_runs);
-  if (how.a_sums && is_shifted(c, p.b)) add_sums("a_sums", a, a_flip, p.batch * p.m, false);
+  if (!is_shifted(c, p.a) || how.finds_b_sums) return;
+  const Expr rows = p.batch * p.n;
+  const ValueId sums = b.scratch("b_sums", DType::kI32, {rows});
+  Operand x = bb;
+  x.name = "x";
+  tactic.steps.push_back({.kernel = "matmul_integer_sums",
+                          .defines = {{"X_FLIP", b_flip}, {"IN_RUNS", flag(how.b_in_runs)}},
+                          .operands = {x, dst("y", sums)},
+                          .params = {param("rows", rows), param("quads", quads)},
+                          .grid = one_each(rows, 64),
+                          .iterations = quads});
+  step.operands.push_back(src("b_sums", sums));
 }
 
 }  // namespace tv

@@ -40,7 +40,7 @@ ValueId integer_rows(const NodeContext& context, Builder& builder, const char* n
 /// How a kernel wants its operands.
 struct IntegerOperands {
   int64_t run = 4;         ///< rows are a multiple of so many bytes
-  bool a_sums = false;     ///< also sums of a's rows, where they are wanted: it does not find them
+  bool finds_b_sums = false;  ///< finds sums of b's rows itself
   bool b_in_runs = false;  ///< b's rows in runs
 };
 /// Both operands, and what integer_shift.glsl wants of them.

@@ -92,7 +92,7 @@ void store() {
     }
     if (p.m < m_count && p.n < n_count) {
       y_store((z * m_count + p.m) * n_count + p.n,
-              integer_shifted(sum, a_sum, p.m, p.n, z * b_rows + p.n));
+              integer_shifted(sum, a_sum, B_SUM(z * b_rows + p.n), p.m, p.n));
     }
   }
 }

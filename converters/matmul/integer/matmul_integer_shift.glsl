@@ -1,14 +1,51 @@
 // Sums of products of bytes on matrix units (matmul_matrix.comp, BYTES), with what they lack
-// (integer_shift.glsl): k_count counts pairs there, `terms` are the elements of a row.
+// (integer_shift.glsl): k_count counts pairs there, `terms` are the elements of a row. Rows of an
+// operand are summed where the other's bytes are shifted: a's, and b's unless B_SUMMED says that
+// b_sums has them, from the chunks that an invocation copies on their way into shared memory.
 
 #define TERMS terms
+#include "integer_dot.glsl"
 #include "integer_shift.glsl"
 
-int shifted_sum(uint z, uint m, uint n, int sum) {
-#if B_SHIFTED
-  const int a_sum = a_sums_raw(z * m_count + m);
+#define SUMS_A B_SHIFTED
+#if A_SHIFTED && !B_SUMMED
+#define SUMS_B 1
 #else
-  const int a_sum = 0;
+#define SUMS_B 0
 #endif
-  return integer_shifted(sum, a_sum, m, n, z * b_rows + n);
+
+// [row][chunk of the row], then the row's sum in its first.
+#define SHARED_SUMS(name, rows, chunks) shared int name[(rows) * (chunks)];
+#if SUMS_A
+SHARED_SUMS(parts_a, ROWS_A, COLS_A / 8)
+#endif
+#if SUMS_B
+SHARED_SUMS(parts_b, ROWS_B, COLS_B / 8)
+#endif
+
+int byte_sum(uvec4 c) {
+  int sum = 0;
+  [[unroll]] for (uint w = 0u; w < 4u; w++) sum += integer_dot(c[w], 0x01010101u);
+  return sum;
+}
+
+// Adds the rows' parts up: `rows` rows of `chunks`, by the invocations of the workgroup.
+#define ADD_PARTS(name, rows, chunks)                                          \
+  for (uint row = gl_LocalInvocationID.x; row < (rows); row += LOCAL_X) {      \
+    int sum = 0;                                                               \
+    for (uint c = 0u; c < (chunks); c++) sum += name[row * (chunks) + c];      \
+    name[row * (chunks)] = sum;                                                \
+  }
+
+int shifted_sum(uint z, uint m, uint n, int sum) {
+  int a_sum = 0, b_sum = 0;
+#if SUMS_A
+  a_sum = parts_a[m % BM * (COLS_A / 8)];
+#endif
+#if SUMS_B
+  b_sum = parts_b[n % BN * (COLS_B / 8)];
+#elif A_SHIFTED
+  b_sum = b_sums_raw(z * b_rows + n);
+#endif
+  return integer_shifted(sum, a_sum, b_sum, m, n);
 }

@@ -40,7 +40,7 @@ void main() {
     FOR(j, 4) {
       if (m + i >= m_count || n + j >= n_count) continue;
       y_store((z * m_count + m + i) * n_count + n + j,
-              integer_shifted(sums[i][j], a_sums[i], m + i, n + j, z * b_rows + n + j));
+              integer_shifted(sums[i][j], a_sums[i], B_SUM(z * b_rows + n + j), m + i, n + j));
     }
   }
 }

@@ -53,7 +53,7 @@ void main() {
     PICK(p, r, RM * RN, v = acc[p / RN][p % RN]; a_sum = a_sums[p / RN])
     if (m < m_count && n < n_count) {
       y_store((z * m_count + m) * n_count + n,
-              integer_shifted(v, a_sum, m, n, z * b_rows + n));
+              integer_shifted(v, a_sum, B_SUM(z * b_rows + n), m, n));
     }
   }
 }

@@ -98,6 +98,7 @@ void main() {
   EACH_TILE acc[i][j] = NO_SUMS;
   find_scales();
   find_packed();
+  start_sums();
 #if SLOTS_OF_FRAGMENTS > 0
   FragA fa[SLOTS_OF_FRAGMENTS][COUNT_M];
   FragB fb[SLOTS_OF_FRAGMENTS][COUNT_N];
@@ -107,5 +108,6 @@ void main() {
     TILE(acc, fa, fb, 0, FIRST_TILE + tt)
     TILE(acc, fa, fb, 1, FIRST_TILE + tt + 1)
   }
+  finish_sums();
   STORE_TILE(acc, z, bm * BM, bn * BN, wm, wn, wk)
 }

@@ -262,6 +262,8 @@ int64_t shared_bytes(const MatrixProblem& q, const ProductTile& t) {
   } else if (t.family == kRows) {
     units = std::max(units, row_patches(q, t, share_of(q, t).unroll));
   }
+  // Parts of sums of rows (matmul_integer_shift.glsl), at most.
+  if (q.bytes > 0) units += div_up((tile.bm + tile.bn) * (t.bk / kChunk), kUnitWords);
   return units * kUnitBytes;
 }
 

@@ -105,7 +105,30 @@ void fetch_a(uint t) {
   tv_chunks qa = pa + at * A_NEXT;
   FETCH_CHUNKS(ra, NA, qa, place_a, step_a, at, up_a)
 }
-void stash_a(uint stage) { STASH_CHUNKS(ra, NA, up_a, stage, PIECE_A, dst_a, STEP_A * LDA) }
+// Of bytes that the other operand's shift asks for (matmul_integer_shift.glsl): sums of the chunks
+// that have been copied. What is fetched past the last tile does not count.
+#if BYTES
+#define ADD_SUMS(sums, r, count, stashed) \
+  if (stashed < TILES_K) { FOR(i, count) sums[i] += byte_sum(r[i]); } \
+  stashed++;
+#define SHARE_SUMS(parts, sums, count, row, col, chunks, step) \
+  FOR(i, count) parts[(row + i * step) * (chunks) + col] = sums[i];
+#if SUMS_A
+int sums_a[NA];
+uint stashed_a;
+#endif
+#if SUMS_B
+int sums_b[NB];
+uint stashed_b;
+#endif
+#endif
+
+void stash_a(uint stage) {
+  STASH_CHUNKS(ra, NA, up_a, stage, PIECE_A, dst_a, STEP_A * LDA)
+#if BYTES && SUMS_A
+  ADD_SUMS(sums_a, ra, NA, stashed_a)
+#endif
+}
 
 #if PACKED
 // b goes straight into registers (matmul_matrix_multiply.glsl).
@@ -171,7 +194,12 @@ void fetch_b(uint t) {
   tv_chunks qb = pb + at * B_NEXT;
   FETCH_CHUNKS(rb, NB, qb, place_b, step_b, at, up_b)
 }
-void stash_b(uint stage) { STASH_CHUNKS(rb, NB, up_b, stage, PIECE_B, dst_b, STEP_B * LDB) }
+void stash_b(uint stage) {
+  STASH_CHUNKS(rb, NB, up_b, stage, PIECE_B, dst_b, STEP_B * LDB)
+#if BYTES && SUMS_B
+  ADD_SUMS(sums_b, rb, NB, stashed_b)
+#endif
+}
 #endif
 
 void fetch(uint t) {
@@ -182,6 +210,40 @@ void stash(uint stage) {
   stash_a(stage);
   stash_b(stage);
 }
+
+#if BYTES
+void start_sums() {
+#if SUMS_A
+  FOR(i, NA) sums_a[i] = 0;
+  stashed_a = 0u;
+#endif
+#if SUMS_B
+  FOR(i, NB) sums_b[i] = 0;
+  stashed_b = 0u;
+#endif
+}
+// Between barriers of the workgroup.
+void finish_sums() {
+#if SUMS_A
+  SHARE_SUMS(parts_a, sums_a, NA, row_a, col_a, COLS_A / 8, STEP_A)
+#endif
+#if SUMS_B
+  SHARE_SUMS(parts_b, sums_b, NB, row_b, col_b, COLS_B / 8, STEP_B)
+#endif
+#if SUMS_A || SUMS_B
+  barrier();
+#endif
+#if SUMS_A
+  ADD_PARTS(parts_a, ROWS_A, COLS_A / 8)
+#endif
+#if SUMS_B
+  ADD_PARTS(parts_b, ROWS_B, COLS_B / 8)
+#endif
+}
+#else
+void start_sums() {}
+void finish_sums() {}
+#endif
 
 #if SCALED
 void find_scales() {

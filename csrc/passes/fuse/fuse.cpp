@@ -19,6 +19,10 @@ struct Limits {
   bool loops = true;  ///< functions with loops in prologues and epilogues
 };
 
+/// Behind an epilogue that makes bytes, on a GPU: a tensor less is written and read again. Most of
+/// the inputs are scales and zero points, which are single numbers.
+constexpr Limits kBehindBytes = {.inputs = 16, .instrs = 64};
+
 /// One invocation computes numbers: addresses are all that they cost.
 constexpr Limits kNumbers = {.inputs = 48, .instrs = 96, .results = 48};
 
@@ -30,8 +34,9 @@ bool same_count(const Shape& a, const Shape& b) { return product(a) == product(b
 
 class Fuser {
  public:
-  Fuser(Graph graph, const DeviceProfile& device) : g_(std::move(graph)) {
-    if (device.is_cpu()) limits_ = {.instrs = 48, .loops = false};
+  Fuser(Graph graph, const DeviceProfile& device)
+      : g_(std::move(graph)), is_cpu_(device.is_cpu()) {
+    if (is_cpu_) limits_ = {.instrs = 48, .loops = false};
   }
 
   Graph run() {
@@ -318,7 +323,7 @@ class Fuser {
     }
     ProgramBuilder::Built built =
         builder.build(builder.append(*epilogue.program, operands), result);
-    if (!within(built, {limits_.inputs - 1, limits_.instrs / 2})) return false;
+    if (!within(built, epilogue_limits(anchor))) return false;
     if (loops_too_much(built) || finds_faults(built)) return false;
 
     Node fused = anchor;
@@ -337,6 +342,11 @@ class Fuser {
       g_.rebase(stored, result);
     }
     return true;
+  }
+
+  Limits epilogue_limits(const Node& anchor) const {
+    if (anchor.epilogue && !is_cpu_) return kBehindBytes;
+    return {.inputs = limits_.inputs - 1, .instrs = limits_.instrs / 2};
   }
 
   /// What an anchor stores, as a program computes it of what its operator gives, input 0.
@@ -437,6 +447,7 @@ class Fuser {
   }
 
   FusionGraph g_;
+  const bool is_cpu_;
   Limits limits_;
 };
 

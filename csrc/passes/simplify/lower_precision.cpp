@@ -4,7 +4,8 @@
 #include <map>
 #include <set>
 
-#include "csrc/converter.h"
+#include "csrc/graph/edit.h"
+#include "csrc/passes/kit/moves.h"
 
 namespace tv {
 namespace {
@@ -40,6 +41,7 @@ class Lowering {
   Lowering(Graph graph, const Settings& settings)
       : graph_(std::move(graph)), dtype_(low_precision(settings)), excluded_(settings) {
     for (const Value& value : graph_.values) was_float32_.push_back(value.dtype == DType::kF32);
+    constant_ = constant_values(graph_);
     wide_.insert(graph_.inputs.begin(), graph_.inputs.end());
     wide_.insert(graph_.weights.begin(), graph_.weights.end());
   }
@@ -66,13 +68,55 @@ class Lowering {
            (graph_.value(value).dtype == DType::kF32 || graph_.value(value).dtype == dtype_);
   }
 
+  bool is_constant(const Node& node) const {
+    return std::ranges::all_of(node.outputs, [&](ValueId v) {
+      return v == kNoValue || constant_[static_cast<size_t>(v)];
+    });
+  }
+
+  /// What is computed of weights alone: once, so that it costs nothing to keep its bits.
+  bool is_computed_once(const Node& node) const {
+    return is_constant(node) && moves(node, {Moves::kNothing, Moves::kCasts});
+  }
+
+  /// One number, as scales are, whose products may be below what float16 holds.
+  bool is_number(const Node& node) const {
+    return std::ranges::all_of(node.outputs, [&](ValueId v) {
+      return v == kNoValue || product(graph_.value(v).shape) == Expr(1);
+    });
+  }
+
+  /// A cast of integers that float16 may not hold, and what scales its result: sums of products of
+  /// integers pass float16's range until they are multiplied by a scale.
+  bool is_cast_of_wide(const Node& node) const {
+    if (node.op != "aten::_to_copy" && node.op != "prims::convert_element_type") return false;
+    return std::ranges::any_of(node.all_inputs(), [&](ValueId v) {
+      const DType dtype = graph_.value(v).dtype;
+      return is_integer(dtype) && size_bytes(dtype) > 2;
+    });
+  }
+
+  bool is_kept(const Node& node, const std::vector<ValueId>& reads) const {
+    return stays_float32(node.op) || excluded_.contains(node) || is_computed_once(node) ||
+           is_number(node) || is_cast_of_wide(node) ||
+           std::ranges::any_of(reads, [&](ValueId v) { return of_wide_.contains(v); });
+  }
+
+  /// Moves elements of dequantised tensors: a cast before it would hide from the reader that they
+  /// are integers still.
+  bool moves_dequantised(const Node& node, const std::vector<ValueId>& reads) const {
+    return !reads.empty() && !moves(node, {Moves::kNothing, Moves::kCasts, Moves::kMeans}) &&
+           std::ranges::all_of(reads, [&](ValueId v) { return dequantised_.contains(v); });
+  }
+
   void lower(Node node) {
     const std::vector<ValueId> reads = node.all_inputs();
     const bool reads_float =
         std::any_of(reads.begin(), reads.end(), [&](ValueId v) { return is_float_here(v); });
-    const bool kept = stays_float32(node.op) || excluded_.contains(node);
-    const DType want = reads_float && !kept ? dtype_ : DType::kF32;
+    const bool moved = moves_dequantised(node, reads);
+    const DType want = reads_float && !moved && !is_kept(node, reads) ? dtype_ : DType::kF32;
     const bool own_cast = is_own_cast(node);
+    const bool constant = is_constant(node);
     for (Arg& arg : node.args) {
       if (own_cast || argument_stays_float32(node.op, arg.name)) continue;
       for (ValueId& value : arg.values) value = cast(value, want, node);
@@ -83,7 +127,10 @@ class Lowering {
       if (output == kNoValue) continue;
       Value& value = graph_.value(output);
       if (value.dtype == DType::kF32) value.dtype = want;
-      if (!reads_float) wide_.insert(output);
+      const bool dequantised = moved || node.op == "tv::dequantize";
+      if (dequantised) dequantised_.insert(output);
+      if (!reads_float || (constant && !dequantised)) wide_.insert(output);
+      if (is_cast_of_wide(node) && !constant && !own_cast) of_wide_.insert(output);
     }
     graph_.nodes.push_back(std::move(node));
   }
@@ -129,6 +176,9 @@ class Lowering {
   std::vector<bool> was_float32_;  ///< of the graph's own values
   std::map<std::pair<ValueId, DType>, ValueId> casts_;
   std::set<ValueId> wide_;  ///< float32 values that were not computed: masks are among them
+  std::set<ValueId> of_wide_;      ///< integers of 32 or 64 bits as floats, as they are
+  std::set<ValueId> dequantised_;  ///< results of tv::dequantize, and what moves their elements
+  std::vector<bool> constant_;     ///< depends on weights alone
 };
 
 }  // namespace

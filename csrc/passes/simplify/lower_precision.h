@@ -28,7 +28,9 @@ class ExcludedNodes {
 /// The graph with float32 tensors between its nodes stored in low_precision(settings); inputs and
 /// outputs keep their types, sums are taken in float32 anyway. A node that reads a float is stored
 /// in 16 bits, unless it is excluded, or its results leave float16's range or need more of its
-/// mantissa, as torch.autocast has it. Tensors of other types stay as they are.
+/// mantissa, as torch.autocast has it. Tensors of other types stay as they are. Single numbers and
+/// what is computed of weights alone stay in float32, which costs nothing, and so do casts of wide
+/// integers, with what reads those: sums of products of integers, biases and their scales.
 Graph lower_precision(Graph graph, const Settings& settings);
 
 }  // namespace tv
