@@ -10,7 +10,11 @@
 // barrier. PIECES > 1: operands are fp32 in pieces (matrix.glsl), each step's sum is added outside
 // of the units, with rounding. x: any strides; X_LAST: the channels of a pixel are neighbours and
 // chunks lie at multiples of a chunk. WHOLE_IC: ic_count is a multiple of 8. Y_LAST: stores run
-// along channels, P4: along pixels, in fours.
+// along channels, P4: along pixels, in fours; Y_PIXELS: y is counted by pixels, and stores are of
+// four channels.
+//
+// BYTES: operands are signed bytes (conv_matrix_bytes.glsl), 16 channels a chunk and 32 k a step,
+// and sums are int.
 //
 // DYNAMIC_SCALE: operands are fp32 in float16 pieces. A group multiplies its pixels by the power of
 // two that brings the largest so far below 2^15, and its sums with them where a larger one comes,
@@ -22,10 +26,19 @@
 #include "conv_geometry.glsl"
 #include "epilogue.glsl"
 
+#if BYTES
+const uint CHUNK = 16;  // elements of 16 bytes
+#else
+const uint CHUNK = 8;
+#endif
 const uint WARPS_M = BM / WM, WARPS_N = BN / WN, SHARERS = 32 * WARPS_M * WARPS_N;
 // Rows of pixels are an odd number of units apart, so that matrix loads meet different banks.
 const uint LD = KS * 2 + 1, PIECE = BN * LD, STAGE = PIECES * PIECE;
+#if Y_PIXELS
+const uint SUM_LD = WARPS_M * 4 + 1, SUMS = WK * BN * SUM_LD;
+#else
 const uint SUM_LD = BN / 4 + 1, SUMS = WK * WARPS_M * 16 * SUM_LD;
+#endif
 #if BM == WM && BN == WN
 #define STAGES 1
 #else
@@ -42,6 +55,9 @@ shared uint tops[WARPS], leasts[WARPS];
 #endif
 
 #include "conv_matrix_gather.glsl"
+#if BYTES
+#include "conv_matrix_bytes.glsl"
+#endif
 #include "conv_matrix_end.glsl"
 
 #define UNIT (PIECES * 32)
@@ -76,7 +92,7 @@ void main() {
   find_pixels();
   find_weights();
   Sums acc[COUNT_M][COUNT_N];
-  EACH_TILE acc[i][j] = Sums(0.0);
+  EACH_TILE acc[i][j] = NO_SUMS;
   fetch_pixels(0u);
   FOR(s, KS) fetch_weights(0u, s);
   STASH(acc, 0u)
@@ -97,5 +113,8 @@ void main() {
 
   Range x;
   FIND_RANGE(x, acc, top, least, warp, lane)
+#if BYTES
+  finish_x_sums();
+#endif
   STORE_TILE(acc, g, m0, c0, x, wm, wn, wk)
 }

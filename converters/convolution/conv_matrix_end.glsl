@@ -1,13 +1,19 @@
 // How conv_matrix.comp ends: sums in shared memory become outputs, and what the matrix units got
 // wrong is computed again.
 
-// Stores go by pieces of FOURS neighbouring columns of one output channel.
-#if P4 && !Y_LAST
+// Stores go by pieces of FOURS neighbouring columns of one output channel; Y_PIXELS: by four
+// channels of one column.
+#if Y_PIXELS || (P4 && !Y_LAST)
 #define FOURS 4
 #else
 #define FOURS 1
 #endif
-const uint ROWS = WARPS_M * 16, STORES = ROWS * (BN / FOURS);
+#if Y_PIXELS
+const uint LAST_COLUMN = BN - 1;
+#else
+const uint LAST_COLUMN = BN - FOURS;
+#endif
+const uint ROWS = WARPS_M * 16, STORES = ROWS * BN / FOURS;
 const uint ROUNDS = (STORES + LOCAL_X - 1) / LOCAL_X;
 
 /// Store number e of 16 rows of each subgroup: its place among the sums and in the output.
@@ -18,7 +24,10 @@ struct Place {
 
 Place place_of(uint e, uint g, uint m0, uint c0) {
   Place p;
-#if Y_LAST
+#if Y_PIXELS
+  p.row = e % (ROWS / 4) * 4;
+  p.col = e / (ROWS / 4);
+#elif Y_LAST
   p.row = e % ROWS;
   p.col = e / ROWS;
 #else
@@ -28,20 +37,48 @@ Place place_of(uint e, uint g, uint m0, uint c0) {
   p.m = m0 + p.row / 16 * WM + p.row % 16;
   p.c = c0 + p.col;
   p.counts = e < STORES && p.m < oc_count && p.c < columns;
+#if Y_PIXELS
+  const uint to = p.c * (groups * oc_count) + g * oc_count + p.m;
+#else
   const uint pixels = CONV_PIXELS, image = p.c / pixels;
   const uint to = (image * groups * oc_count + g * oc_count + p.m) * pixels +
       (p.c - image * pixels);
+#endif
   p.to = p.counts ? to : 0u;
   return p;
 }
 
-float added(uint g, Place p) {
-#if BIAS
-  return float(bias_load(p.counts ? g * oc_count + p.m : 0u));
-#else
-  return 0.0;
+#if BYTES
+/// What the tile's sum of output channel m and its column `col` lacks.
+int shifted(int sum, uint g, uint m, uint col) {
+#if X_SHIFTED || W_SHIFTED
+  const uint oc = g * oc_count + min(m, oc_count - 1u);
 #endif
+#if X_SHIFTED
+  sum -= x_shift() * w_sums_raw(oc);
+#endif
+#if W_SHIFTED
+  sum -= w_shift_of(oc) * (x_parts[col * PARTS] - int(ic_count * CONV_TAPS) * x_shift());
+#endif
+  return sum;
 }
+#if Y_PIXELS
+#define ADDED(v, g, p) FOR(e, 4) v[e] = shifted(v[e], g, p.m + e, min(p.col, BN - 1));
+#elif FOURS == 4
+#define ADDED(v, g, p) FOR(e, 4) v[e] = shifted(v[e], g, p.m, min(p.col + e, BN - 1));
+#else
+#define ADDED(v, g, p) v = shifted(v, g, p.m, min(p.col, BN - 1));
+#endif
+#elif BIAS
+#define BIAS_OF(g, p, e) float(bias_load(p.counts ? g * oc_count + p.m + e : 0u))
+#if Y_PIXELS
+#define ADDED(v, g, p) FOR(e, 4) v[e] += BIAS_OF(g, p, e);
+#else
+#define ADDED(v, g, p) v += BIAS_OF(g, p, 0u);
+#endif
+#else
+#define ADDED(v, g, p)
+#endif
 
 /// What the sums of a tile are to be multiplied by, and what float16 may have lost.
 struct Range {
@@ -61,11 +98,11 @@ float least_sum(vec4 row, Range x) {
 #define ROW(p) rows_vec4((p.counts ? g * oc_count + p.m : 0u) * 4u)
 // The larger first: a product that overflows is computed again, one that vanished would not be.
 #define UNSCALED(v, row, x) ((v) * max(row.x, x.down) * min(row.x, x.down))
-#define WRONG(v, row, x) any(lessThan(abs(v), vec4(least_sum(row, x))))
+#define TOO_SMALL(v, row, x) any(lessThan(abs(v), vec4(least_sum(row, x))))
 #else
 #define ROW(p) vec4(0.0)
 #define UNSCALED(v, row, x) (v)
-#define WRONG(v, row, x) false
+#define TOO_SMALL(v, row, x) false
 #endif
 
 #if FOURS == 4
@@ -74,6 +111,17 @@ float least_sum(vec4 row, Range x) {
 #else
 #define Result y_R
 #define PUT y_put
+#endif
+
+#if Y_PIXELS
+#define SUMS_AT(k, row, col) sh[((k) * BN + col) * SUM_LD + row / 4]
+#define SUMS_LAYOUT gl_CooperativeMatrixLayoutColumnMajor
+#define SUMS_PLACE(wk, wm, wn, j) (((wk) * BN + (wn) * WN + (j) * 16) * SUM_LD + (wm) * 4)
+#else
+#define SUMS_AT(k, row, col) sh[((k) * ROWS + row) * SUM_LD + col / 4]
+#define SUMS_LAYOUT gl_CooperativeMatrixLayoutRowMajor
+#define SUMS_PLACE(wk, wm, wn, j) \
+  (((wk) * WARPS_M + (wm)) * 16 * SUM_LD + (wn) * (WN / 4) + (j) * 4)
 #endif
 
 /// Adds up the sums of 16 rows of each subgroup that lie in shared memory, and stores them. All
@@ -88,20 +136,27 @@ uint finish(uint g, uint m0, uint c0, Range x) {
   EACH_STORE(r, ROUNDS) {
     const uint e = gl_LocalInvocationID.x + r * LOCAL_X;
     const Place p = place_of(e, g, m0, c0);
-    const uint row = min(p.row, ROWS - 1), col = min(p.col, BN - FOURS);
+    const uint row = min(p.row, ROWS - 1), col = min(p.col, LAST_COLUMN);
     const vec4 scale = ROW(p);
 #if FOURS == 4
-    vec4 sum = uintBitsToFloat(sh[row * SUM_LD + col / 4]);
-    FOR(k, WK - 1) sum += uintBitsToFloat(sh[((k + 1) * ROWS + row) * SUM_LD + col / 4]);
-    const vec4 v = UNSCALED(sum, scale, x);
-    const bool wrong = any(isnan(v)) || any(isinf(v)) || WRONG(sum, scale, x);
-    const Result y = y_value4(p.to, v + added(g, p));
+    Four sum = four_of(SUMS_AT(0, row, col));
+    FOR(k, WK - 1) sum += four_of(SUMS_AT(k + 1, row, col));
+    Four v = UNSCALED(sum, scale, x);
 #else
-    float sum = uintBitsToFloat(sh[row * SUM_LD + col / 4][col % 4]);
-    FOR(k, WK - 1) sum += uintBitsToFloat(sh[((k + 1) * ROWS + row) * SUM_LD + col / 4][col % 4]);
-    const float v = UNSCALED(sum, scale, x);
-    const bool wrong = isnan(v) || isinf(v) || WRONG(vec4(sum), scale, x);
-    const Result y = y_value(p.to, y_T(v + added(g, p)));
+    One sum = one_of(SUMS_AT(0, row, col)[col % 4]);
+    FOR(k, WK - 1) sum += one_of(SUMS_AT(k + 1, row, col)[col % 4]);
+    One v = UNSCALED(sum, scale, x);
+#endif
+#if FLOATS
+    const bool wrong = any(isnan(vec4(v))) || any(isinf(vec4(v))) || TOO_SMALL(vec4(sum), scale, x);
+#else
+    const bool wrong = false;
+#endif
+    ADDED(v, g, p)
+#if FOURS == 4
+    const Result y = y_value4(p.to, v);
+#else
+    const Result y = y_value(p.to, y_T(v));
 #endif
     again |= FLOATS && p.counts && wrong ? 1u << r : 0u;
 #if LONG_EPILOGUE
@@ -153,8 +208,9 @@ void redo(uint g, uint m0, uint c0, uint again) {
       const uint e = subgroupShuffle(gl_LocalInvocationID.x, lane) + r * LOCAL_X;
       const Place p = place_of(e, g, m0, c0);
       for (uint i = 0u; i < FOURS; i++) {
-        const float v = exactly(g, p.m, p.c + i);
-        if (gl_SubgroupInvocationID == 0u) y_store(p.to + i, y_T(v + added(g, p)));
+        float v = exactly(g, p.m, p.c + i);
+        ADDED(v, g, p)
+        if (gl_SubgroupInvocationID == 0u) y_store(p.to + i, y_T(v));
       }
     }
   }
@@ -200,8 +256,7 @@ void redo(uint g, uint m0, uint c0, uint again) {
   uint again[COUNT_M];                                                                          \
   EACH_STORE(i, COUNT_M) {                                                                      \
     PICK(q, i, COUNT_M, FOR(j, COUNT_N) coopMatStore(                                           \
-        acc[q][j], sh, (wk * WARPS_M + wm) * 16 * SUM_LD + wn * (WN / 4) + j * 4, SUM_LD,       \
-        gl_CooperativeMatrixLayoutRowMajor))                                                    \
+        acc[q][j], sh, SUMS_PLACE(wk, wm, wn, j), SUM_LD, SUMS_LAYOUT))                         \
     barrier();                                                                                  \
     const uint left = finish(g, m0 + i * 16, c0, x);                                            \
     PICK(q, i, COUNT_M, again[q] = left)                                                        \

@@ -20,19 +20,33 @@ const uint PX = SHARERS > BN ? 1 : BN / SHARERS, PX_STEP = SHARERS;
 struct Gathered {
 #if X_LAST
   Chunk chunk;
+#elif BYTES
+  uint bytes[16];
 #elif FLOATS
   vec4 lo, hi;
 #else
   uvec4 lo, hi;
 #endif
   uint mask;
+#if BYTES
+  uint exists;  ///< what is not beyond k
+#endif
 };
 
+#if BYTES
+#define ELEMENT(at) (uint(int(x_raw(at))) & 0xffu)
+#define LOAD_ELEMENTS(r, at) FOR(e, 16) r.bytes[e] = ELEMENT(at(e));
+#else
 #if FLOATS
 #define ELEMENT(at) x_raw(at)
 #else
 #define ELEMENT(at) uint(x_ptr.v[at])
 #endif
+#define LOAD_ELEMENTS(r, at) \
+  FOR(e, 4) r.lo[e] = ELEMENT(at(e)); \
+  FOR(e, 4) r.hi[e] = ELEMENT(at(e + 4));
+#endif
+#define ALL_OF_CHUNK ((1u << CHUNK) - 1u)
 
 /// Where the window of a column begins.
 struct Column {
@@ -81,40 +95,52 @@ bool tap_source(Column c, uint tap, out uint at) {
 Gathered gather(uint q, Column c) {
   Gathered r;
 #if FLAT
-  uint at[8];
+  uint at[CHUNK];
   r.mask = 0u;
-  FOR(e, 8) {
-    const uint k = q * 8 + e, ic = k / CONV_TAPS;
+#if BYTES
+  r.exists = 0u;
+#endif
+  FOR(e, CHUNK) {
+    const uint k = q * CHUNK + e, ic = k / CONV_TAPS;
     const bool counts = tap_source(c, k - ic * CONV_TAPS, at[e]) && c.valid && ic < ic_count;
     r.mask |= counts ? 1u << e : 0u;
+#if BYTES
+    r.exists |= ic < ic_count ? 1u << e : 0u;
+#endif
     at[e] = counts ? at[e] + ic * x_c : 0u;
   }
-  FOR(e, 4) r.lo[e] = ELEMENT(at[e]);
-  FOR(e, 4) r.hi[e] = ELEMENT(at[e + 4]);
+#define PLACE(e) at[e]
+  LOAD_ELEMENTS(r, PLACE)
 #else
-  const uint tap = q / ic_chunks, ic = (q - tap * ic_chunks) * 8;
+  const uint tap = q / ic_chunks, ic = (q - tap * ic_chunks) * CHUNK;
   uint at;
   const bool counts = tap_source(c, tap, at) && c.valid && tap < CONV_TAPS;
   at = counts ? at + ic * x_c : 0u;
-  r.mask = counts ? 0xffu : 0u;
-#if X_LAST
-  tv_chunks p = tv_chunks(x_ptr) + at / 8;
-  r.chunk = LOAD_CHUNK(p);
-#else
-#if WHOLE_IC
-  FOR(e, 4) r.lo[e] = ELEMENT(at + e * x_c);
-  FOR(e, 4) r.hi[e] = ELEMENT(at + (e + 4) * x_c);
-#else
-  const uint last = min(7u, ic_count - 1u - (counts ? ic : 0u));  // of the channels that exist
-  r.mask &= (2u << last) - 1u;
-  FOR(e, 4) r.lo[e] = ELEMENT(at + min(e, last) * x_c);
-  FOR(e, 4) r.hi[e] = ELEMENT(at + min(e + 4, last) * x_c);
+  r.mask = counts ? ALL_OF_CHUNK : 0u;
+#if BYTES
+  r.exists = tap < CONV_TAPS ? ALL_OF_CHUNK : 0u;
 #endif
+#if X_LAST
+  tv_chunks p = tv_chunks(x_ptr) + at / CHUNK;
+  r.chunk = LOAD_CHUNK(p);
+#elif WHOLE_IC
+#define PLACE(e) (at + (e) * x_c)
+  LOAD_ELEMENTS(r, PLACE)
+#else
+  // Of the channels that exist.
+  const uint last = min(CHUNK - 1u, ic_count - 1u - (tap < CONV_TAPS ? ic : 0u));
+  r.mask &= (2u << last) - 1u;
+#if BYTES
+  r.exists &= (2u << last) - 1u;
+#endif
+#define PLACE(e) (at + (counts ? min(e, last) * x_c : 0u))
+  LOAD_ELEMENTS(r, PLACE)
 #endif
 #endif
   return r;
 }
 
+#if !BYTES
 /// What was gathered, with zeros for what does not count.
 Chunk chunk_of(Gathered r) {
 #if X_LAST
@@ -139,6 +165,7 @@ Chunk chunk_of(Gathered r) {
 #endif
   return c;
 }
+#endif
 
 /// Writes a chunk's pieces to shared memory.
 void stash(uint at, Chunk c) {

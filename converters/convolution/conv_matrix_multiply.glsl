@@ -50,18 +50,25 @@ void fetch_none(uint t, uint s) {}
 #endif
 
 #define STAGE_AT(t) (from + (STAGES == 2 ? (t) & 1u : 0u) * STAGE)
+// A step's 32 bytes are one matrix, or, of bytes where those have 16 of k, PARTS_OF_STEP.
+#if BYTES == 16
+#define PARTS_OF_STEP 2
+#else
+#define PARTS_OF_STEP 1
+#endif
 #define COMPUTE(acc, t, fetch)                                                                  \
-  FOR(s, KS) {                                                                                  \
+  FOR(s, KS) FOR(h, PARTS_OF_STEP) {                                                            \
     FragA fa[PIECES][COUNT_M];                                                                  \
     FOR(p, PIECES) FOR(i, COUNT_M) {                                                            \
-      FRAGMENT(fa[p][i], gw[s][p][i], pw + (((t) * KS + s) * UNIT + i * LINE + p * 32) - lane,  \
+      FRAGMENT(fa[p][i], gw[s][p][i],                                                           \
+               pw + (((t) * KS + s) * UNIT + i * LINE + p * 32 + h) - lane,                     \
                gl_CooperativeMatrixLayoutRowMajor)                                              \
     }                                                                                           \
-    fetch(t, s);                                                                                \
+    if (h + 1 == PARTS_OF_STEP) fetch(t, s);                                                    \
     FOR(j, COUNT_N) {                                                                           \
       FragB fb[PIECES];                                                                         \
-      FOR(p, PIECES) coopMatLoad(fb[p], sh, STAGE_AT(t) + p * PIECE + j * 16 * LD + s * 2, LD,  \
-                                 gl_CooperativeMatrixLayoutColumnMajor);                        \
+      FOR(p, PIECES) coopMatLoad(fb[p], sh, STAGE_AT(t) + p * PIECE + j * 16 * LD + s * 2 + h,  \
+                                 LD, gl_CooperativeMatrixLayoutColumnMajor);                    \
       FOR(i, COUNT_M) { ADD_STEP(acc[i][j], fa, fb, i) }                                        \
     }                                                                                           \
   }

@@ -13,6 +13,9 @@ uint top, least;  // exponent of the largest pixel so far, and measure()'s least
 
 void find_pixels() {
   FOR(i, PX) column[i] = column_of(g, c0 + FIRST_COLUMN + i * PX_STEP);
+#if BYTES
+  start_x_sums();
+#endif
   first_chunk = wk * share * CHUNKS + FIRST_CHUNK;
   to = wk * STAGES * STAGE + FIRST_COLUMN * LD + FIRST_CHUNK;
 #if DYNAMIC_SCALE
@@ -67,7 +70,31 @@ void stash_scaled(uint stage) {
   }
 #else
 void stash_pixels(uint stage) {
-  FOR(i, PX) FOR(c, NC) stash(place_in_stage(stage, i, c), chunk_of(raw[i][c]));
+  FOR(i, PX) FOR(c, NC) {
+    Chunk chunk = chunk_of(raw[i][c]);
+#if BYTES
+    add_x(i, chunk);
+#endif
+    stash(place_in_stage(stage, i, c), chunk);
+  }
 }
 #define STASH(acc, stage) stash_pixels(stage);
+#endif
+
+#if BYTES
+/// The sums of the workgroup's columns, for x_sum_of; between barriers.
+void finish_x_sums() {
+#if W_SHIFTED
+  FOR(i, PX) {
+    const uint column_ = FIRST_COLUMN + i * PX_STEP;
+    x_parts[column_ * PARTS + wk * SUMMING + FIRST_CHUNK] = x_sums[i];
+  }
+  barrier();
+  for (uint col = gl_LocalInvocationID.x; col < BN; col += LOCAL_X) {
+    int sum = 0;
+    for (uint p = 0u; p < PARTS; p++) sum += x_parts[col * PARTS + p];
+    x_parts[col * PARTS] = sum;
+  }
+#endif
+}
 #endif

@@ -52,6 +52,18 @@ Tactic conv_depthwise_tactic(const NodeContext& context, Builder& builder, const
 std::vector<Tactic> conv_matrix_tactics(const NodeContext& context, Builder& builder,
                                         const ConvShape& shape);
 
+/// The weight of a convolution of bytes in two dimensions: signed bytes in words of four channels,
+/// the sums of its rows, and the launches that make them.
+struct ConvWords {
+  ValueId weight = kNoValue, sums = kNoValue;
+  std::vector<Step> steps;
+};
+ConvWords conv_words(const NodeContext& context, Builder& builder, const ConvShape& shape);
+
+/// Tactics of bytes for matrix units, in two dimensions.
+std::vector<Tactic> conv_integer_matrix_tactics(const NodeContext& context, Builder& builder,
+                                                const ConvShape& shape);
+
 /// Tactics of GPUs where each group has one input channel (convolution_depthwise.cpp).
 std::vector<Tactic> conv_depthwise_tactics(const NodeContext& context, const Builder& builder,
                                            const ConvShape& shape);

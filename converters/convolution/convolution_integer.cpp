@@ -22,32 +22,41 @@ bool is_flat(const ConvShape& s) {
   return s.out[0] == Expr(1) && s.kernel[0] == Expr(1) && s.in[0] == Expr(1);
 }
 
-/// The weight in words of four channels, and the sums of its rows.
-void add_words(const NodeContext& c, Builder& b, const ConvShape& s, Tactic& tactic, Step& step) {
+}  // namespace
+
+ConvWords conv_words(const NodeContext& c, Builder& b, const ConvShape& s) {
   const Expr rows = s.groups * s.oc, quads = s.taps() * ceil_div(s.ic, 4);
-  const ValueId w = b.scratch("weight", DType::kI8, {rows, quads * 4});
-  const ValueId sums = b.scratch("weight_sums", DType::kI32, {rows});
+  ConvWords made{.weight = b.scratch("weight", DType::kI8, {rows, quads * 4}),
+                 .sums = b.scratch("weight_sums", DType::kI32, {rows})};
   Step pack{
       .kernel = "conv_integer_pack",
       .defines = {{"OFFSET", offset_of(c.dtype("weight"))}},
-      .operands = {src("w", s.w), dst("y", w)},
+      .operands = {src("w", s.w), dst("y", made.weight)},
       .params = {param("elements", rows * quads * 4), param("oc_count", s.oc),
                  param("ic_count", s.ic), param("k_h", s.kernel[1]), param("k_w", s.kernel[2])},
       .grid = one_each(rows * quads * 4, 64)};
   ConvShape plain = s;
   plain.w_zero = kNoValue;
   add_weight(pack, plain, "hw");
-  tactic.steps.push_back(std::move(pack));
-  Operand words = src("x", w);
+  made.steps.push_back(std::move(pack));
+  Operand words = src("x", made.weight);
   words.vec4 = true;
-  tactic.steps.push_back({.kernel = "matmul_integer_sums",
-                          .defines = {{"X_FLIP", "0u"}, {"IN_RUNS", "0"}},
-                          .operands = {words, dst("y", sums)},
-                          .params = {param("rows", rows), param("quads", quads)},
-                          .grid = one_each(rows, 64),
-                          .iterations = quads});
-  words.name = "w";
-  step.operands.insert(step.operands.end(), {words, src("w_sums", sums)});
+  made.steps.push_back({.kernel = "matmul_integer_sums",
+                        .defines = {{"X_FLIP", "0u"}, {"IN_RUNS", "0"}},
+                        .operands = {words, dst("y", made.sums)},
+                        .params = {param("rows", rows), param("quads", quads)},
+                        .grid = one_each(rows, 64),
+                        .iterations = quads});
+  return made;
+}
+
+namespace {
+
+void add_words(const ConvShape& s, const ConvWords& made, Tactic& tactic, Step& step) {
+  tactic.steps = made.steps;
+  Operand words = src("w", made.weight);
+  words.vec4 = true;
+  step.operands.insert(step.operands.end(), {words, src("w_sums", made.sums)});
   if (s.w_zero == kNoValue) return;
   step.operands.push_back(src("w_zero", s.w_zero));
   step.params.push_back(param("w_zero_step", s.w_zero_step));
@@ -81,7 +90,7 @@ Tactic tiled_tactic(const NodeContext& c, Builder& b, const ConvShape& s, int64_
             .operands = {src("x", s.x)},
             .grid = {{ceil_div(s.pixels(), cols), ceil_div(s.oc, rows), s.n * s.groups}},
             .local_size = {static_cast<uint32_t>(threads), 1, 1}};
-  add_words(c, b, s, tactic, step);
+  add_words(s, conv_words(c, b, s), tactic, step);
   add_geometry(step, s, "hw");
   step.operands.push_back(dst("y", c.node.outputs[0]));
   tactic.steps.push_back(std::move(step));
@@ -105,6 +114,11 @@ void convert(const NodeContext& c, Builder& b) {
   const ConvShape s = conv_shape(c, b);
   const bool narrow = typical(c.graph, s.oc) <= 32 || typical(c.graph, s.pixels()) <= 512;
   std::vector<Tactic> tactics = {conv_depthwise_tactic(c, b, s), conv_simd_tactic(c, b, s)};
+  if (is_flat(s) && !c.device.is_cpu()) {
+    for (Tactic& tactic : conv_integer_matrix_tactics(c, b, s)) {
+      tactics.push_back(std::move(tactic));
+    }
+  }
   for (const int64_t rows : narrow ? std::vector<int64_t>{32, 64} : std::vector<int64_t>{64, 32}) {
     tactics.push_back(tiled_tactic(c, b, s, rows, 64));
   }

@@ -8,13 +8,19 @@
 
 namespace tv {
 
+/// Elements of a row of a matrix of bytes, which are as many bytes as 16 floats of 16 bits are.
+inline constexpr int64_t kStepOfBytes = 2 * kFragment;
+
 /// One way to tile a convolution; rows are output channels, columns pixels. The fields are macros
 /// of conv_matrix.comp.
 struct ConvTile {
   MatrixTile tile;
-  int64_t ks = 1;  ///< steps of 16 k of a stage
-  /// As the kernel declares them.
-  int64_t shared_bytes(const SplitPrecision& precision) const;
+  int64_t ks = 1;  ///< steps of 16 k of a stage, of bytes 32
+};
+
+/// What a convolution of bytes has of its operands.
+struct ConvIntegers {
+  bool unsigned_x = false, unsigned_w = false;
 };
 
 /// Everything that the tactics of one convolution have in common.
@@ -27,12 +33,18 @@ struct ConvMatrixProblem {
   bool flat;          ///< k runs over (ic, kh, kw) as they come
   bool x_last;        ///< the channels of a pixel are neighbours that can be read in chunks
   int64_t ic_chunks;  ///< of a tap
-  int64_t steps;      ///< of 16 k
+  int64_t steps;      ///< of 16 k, of bytes 32
   Expr columns;
+  int64_t bytes = 0;      ///< operands are bytes: steps of k of a matrix, 32, 16
+  bool y_pixels = false;  ///< results are stored by four channels of a pixel
+  ConvIntegers integers = {};
 
+  int64_t chunk() const { return bytes > 0 ? 2 * kChunk : kChunk; }
   bool is_scaled() const { return precision.scale == SplitPrecision::kRunning; }
   /// Stages of each of the subgroups that share k.
   int64_t share(const ConvTile& t) const { return div_up(div_up(steps, t.ks), t.tile.wk); }
+  /// As the kernel declares it.
+  int64_t shared_bytes(const ConvTile& t) const;
 };
 
 /// Tiles that a sweep on an H200 kept.

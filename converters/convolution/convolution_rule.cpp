@@ -114,8 +114,8 @@ int64_t resident(const ConvMatrixProblem& q, const ConvTile& t) {
   const int64_t registers = std::min<int64_t>(
       kOfInvocation,
       56 + t.tile.sums() + 8 * t.ks * q.precision.pieces * (t.tile.wm / kFragment) + chunks * 10);
-  return std::max<int64_t>(1, std::min(kRegisters / (registers * t.tile.threads()),
-                                       kSharedBytes / t.shared_bytes(q.precision)));
+  return std::max<int64_t>(
+      1, std::min(kRegisters / (registers * t.tile.threads()), kSharedBytes / q.shared_bytes(t)));
 }
 
 }  // namespace

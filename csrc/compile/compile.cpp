@@ -155,7 +155,7 @@ Graph arrange(Graph graph, const Settings& settings, const DeviceProfile& device
   graph = place_outputs(std::move(graph), settings, device);
   after(graph, "place_outputs");
   if (wants_channels_last(settings, device)) {
-    graph = choose_channels_last(std::move(graph));
+    graph = choose_channels_last(std::move(graph), device);
     after(graph, "choose_channels_last");
   }
   return graph;

@@ -100,8 +100,8 @@ class RequestMaker {
     operands[operand].program = program;
     for (size_t k = 0; k < inputs.size(); ++k) {
       operands[operand].program_inputs.push_back(static_cast<uint32_t>(operands.size()));
-      KernelOperand fused =
-          accessor(operands[operand].name + "_in" + std::to_string(k), inputs[k], domain, by_pixels);
+      KernelOperand fused = accessor(operands[operand].name + "_in" + std::to_string(k), inputs[k],
+                                     domain, by_pixels);
       fused.read = true;
       operands.push_back(std::move(fused));
       request_.values.push_back(inputs[k]);

@@ -39,9 +39,9 @@ ValueId integer_rows(const NodeContext& context, Builder& builder, const char* n
 
 /// How a kernel wants its operands.
 struct IntegerOperands {
-  int64_t run = 4;         ///< rows are a multiple of so many bytes
+  int64_t run = 4;            ///< rows are a multiple of so many bytes
   bool finds_b_sums = false;  ///< finds sums of b's rows itself
-  bool b_in_runs = false;  ///< b's rows in runs
+  bool b_in_runs = false;     ///< b's rows in runs
 };
 /// Both operands, and what integer_shift.glsl wants of them.
 void add_integer_operands(const NodeContext& context, Builder& builder,

@@ -39,6 +39,8 @@
 #define NO_SUMS Sums(0)
 #define Four ivec4
 #define four_of ivec4
+#define One int
+#define one_of int
 #else
 #define Sums coopmat<float, gl_ScopeSubgroup, 16, 16, gl_MatrixUseAccumulator>
 #define FragA coopmat<float16_t, gl_ScopeSubgroup, 16, 16, gl_MatrixUseA>
@@ -46,6 +48,8 @@
 #define NO_SUMS Sums(0.0)
 #define Four vec4
 #define four_of uintBitsToFloat
+#define One float
+#define one_of uintBitsToFloat
 #endif
 
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer tv_units { uvec4 v; };
@@ -144,18 +148,28 @@ uvec4 split_chunk(inout Chunk c, uint p) {
 // Which of the 32 elements of k of two steps is number kk of step `step` (direct_load.glsl).
 uint in_pair(uint step, uint kk) { return kk % 8u / 2u * 8u + step * 4u + kk / 8u * 2u + kk % 2u; }
 
-// The eight components of a fragment that an invocation holds.
+// The eight components of a fragment that an invocation holds, or the sixteen bytes.
+#if BYTES
+#define COMPONENTS 16
+#define SET_COMPONENTS(f, words)                                     \
+  FOR(e_, 4) {                                                       \
+    const i8vec4 b_ = unpack8(int32_t((words)[e_]));                 \
+    FOR(c_, 4) f[4 * e_ + c_] = b_[c_];                              \
+  }
+#else
+#define COMPONENTS 8
 #define SET_COMPONENTS(f, words)                                     \
   FOR(e_, 4) {                                                       \
     const f16vec2 h_ = unpackFloat2x16((words)[e_]);                 \
     f[2 * e_] = h_.x;                                                \
     f[2 * e_ + 1] = h_.y;                                            \
   }
+#endif
 
 // A fragment of a packed operand (matmul_pack.comp): `words` as this invocation holds them, or, on
 // devices with another count of components an invocation, the 16x16 matrix at `at`.
 #define FRAGMENT(f, words, at, layout_)                              \
-  if (f.length() == 8) {                                             \
+  if (BYTES != 16 && f.length() == COMPONENTS) {                     \
     SET_COMPONENTS(f, words)                                         \
   } else {                                                           \
     coopMatLoad(f, tv_ref_u32x4(at).v, 0, 2, layout_);               \

@@ -34,8 +34,7 @@ bool same_count(const Shape& a, const Shape& b) { return product(a) == product(b
 
 class Fuser {
  public:
-  Fuser(Graph graph, const DeviceProfile& device)
-      : g_(std::move(graph)), is_cpu_(device.is_cpu()) {
+  Fuser(Graph graph, const DeviceProfile& device) : g_(std::move(graph)), is_cpu_(device.is_cpu()) {
     if (is_cpu_) limits_ = {.instrs = 48, .loops = false};
   }
 

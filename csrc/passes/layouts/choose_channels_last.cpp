@@ -11,11 +11,21 @@ namespace tv {
 
 namespace {
 
-constexpr int64_t kChunk = 8;  // channels that kernels read at once
+constexpr int64_t kChunkBytes = 16;  // of channels that kernels read at once
+constexpr int64_t kMostInChunk = 16, kLeastInChunk = 8;
+
+bool is_of_integers(const Node& node) { return node.op == "tv::convolution_integer"; }
+
+bool multiplies_bytes(const DeviceProfile& device) {
+  return std::ranges::any_of(device.coop_matrices, [](const CoopMatShape& units) {
+    return units.a == "int8" && units.m == 16 && units.n == 16;
+  });
+}
 
 class Chooser {
  public:
-  explicit Chooser(Graph graph) : graph_(std::move(graph)), readers_(graph_.values.size()) {
+  Chooser(Graph graph, bool integers)
+      : graph_(std::move(graph)), integers_(integers), readers_(graph_.values.size()) {
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       for (const ValueId id : graph_.nodes[n].all_inputs()) readers_[base_of(id)].push_back(n);
     }
@@ -27,7 +37,7 @@ class Chooser {
     const size_t count = graph_.nodes.size();
     for (size_t n = 0; n < count; ++n) {
       const Node& node = graph_.nodes[n];
-      if (is_plane_convolution(graph_, node) && can_move(node.outputs[0])) {
+      if (is_convolution(node) && can_move(node.outputs[0])) {
         store_channels_last(graph_, node.outputs[0]);
       }
     }
@@ -35,6 +45,10 @@ class Chooser {
   }
 
  private:
+  bool is_convolution(const Node& node) const {
+    return is_plane_convolution(graph_, node) && (integers_ || !is_of_integers(node));
+  }
+
   size_t base_of(ValueId id) const {
     const Value& value = graph_.value(id);
     return static_cast<size_t>(value.view ? value.view->base : id);
@@ -44,7 +58,7 @@ class Chooser {
     const Value& value = graph_.value(id);
     const auto& readers = readers_[static_cast<size_t>(id)];
     if (value.view || returned_[static_cast<size_t>(id)] || readers.empty()) return false;
-    return has_whole_chunks(value.shape[1]) &&
+    return has_whole_chunks(value.shape[1], value.dtype) &&
            std::all_of(readers.begin(), readers.end(),
                        [&](size_t n) { return reads_well(graph_.nodes[n], id); });
   }
@@ -52,11 +66,12 @@ class Chooser {
   /// Whether all that `reader` reads of the storage of `id` is `id` itself, as a convolution's
   /// input or through its epilogue.
   bool reads_well(const Node& reader, ValueId id) const {
-    if (!is_plane_convolution(graph_, reader)) return false;
+    if (!is_convolution(reader)) return false;
     int64_t known = std::count(reader.epilogue_inputs.begin(), reader.epilogue_inputs.end(), id);
     if (reader.input("input") == id && !reader.prologue) {
       const Expr channels = floordiv(graph_.value(id).shape[1], reader.expr("groups"));
-      if (!has_whole_chunks(channels) && !(channels == Expr(1))) return false;
+      if (!has_whole_chunks(channels, graph_.value(id).dtype) && !(channels == Expr(1)))
+        return false;
       ++known;
     }
     int64_t reads = 0;
@@ -66,6 +81,7 @@ class Chooser {
   }
 
   Graph graph_;
+  const bool integers_;                       // move, too
   std::vector<std::vector<size_t>> readers_;  // of each storage
   std::vector<bool> returned_;
 };
@@ -78,10 +94,14 @@ bool wants_channels_last(const Settings& settings, const DeviceProfile& device) 
 }
 
 bool is_plane_convolution(const Graph& graph, const Node& node) {
-  return node.op == "aten::convolution" && graph.rank(node.outputs[0]) == 4;
+  return (node.op == "aten::convolution" || is_of_integers(node)) &&
+         graph.rank(node.outputs[0]) == 4;
 }
 
-bool has_whole_chunks(const Expr& channels) { return mod(channels, kChunk) == Expr(0); }
+bool has_whole_chunks(const Expr& channels, DType dtype) {
+  const int64_t chunk = std::clamp(kChunkBytes / size_bytes(dtype), kLeastInChunk, kMostInChunk);
+  return mod(channels, chunk) == Expr(0);
+}
 
 Shape by_pixels(const Shape& shape) { return {shape[0], shape[2], shape[3], shape[1]}; }
 
@@ -134,6 +154,8 @@ void walk_by_pixels(Graph& graph, Node& node) {
   node.outputs[0] = result.view->base;
 }
 
-Graph choose_channels_last(Graph graph) { return Chooser(std::move(graph)).run(); }
+Graph choose_channels_last(Graph graph, const DeviceProfile& device) {
+  return Chooser(std::move(graph), multiplies_bytes(device)).run();
+}
 
 }  // namespace tv

@@ -70,9 +70,9 @@ class Decider {
     if (value.view || views_[at(id)] > 0 || returned_[at(id)] || value.shape.size() != 4) {
       return false;
     }
-    return has_whole_chunks(value.shape[1]) && std::ranges::all_of(readers_[at(id)], [&](size_t n) {
-             return reads_strides(graph_.nodes[n], id);
-           });
+    return has_whole_chunks(value.shape[1], value.dtype) &&
+           std::ranges::all_of(readers_[at(id)],
+                               [&](size_t n) { return reads_strides(graph_.nodes[n], id); });
   }
 
   static bool reads_strides(const Node& reader, ValueId id) {

@@ -175,7 +175,7 @@ class Lowering {
   const ExcludedNodes excluded_;
   std::vector<bool> was_float32_;  ///< of the graph's own values
   std::map<std::pair<ValueId, DType>, ValueId> casts_;
-  std::set<ValueId> wide_;  ///< float32 values that were not computed: masks are among them
+  std::set<ValueId> wide_;         ///< float32 values that were not computed: masks are among them
   std::set<ValueId> of_wide_;      ///< integers of 32 or 64 bits as floats, as they are
   std::set<ValueId> dequantised_;  ///< results of tv::dequantize, and what moves their elements
   std::vector<bool> constant_;     ///< depends on weights alone

@@ -95,7 +95,7 @@ Net block() {
 TEST(ChannelsLast, ResultsThatOnlyConvolutionsRead) {
   const DeviceProfile device = DeviceProfile::builtin_default();
   const Graph before = prepared(block().graph, device);
-  const Graph after = choose_channels_last(before);
+  const Graph after = choose_channels_last(before, DeviceProfile::builtin_default());
   check(after, "choose_channels_last");
   ASSERT_EQ(after.nodes.size(), 5u) << "the epilogues fuse";
   for (size_t n = 0; n < 5; ++n) EXPECT_EQ(is_last(after, after.nodes[n]), n != 4) << n;
@@ -113,7 +113,7 @@ TEST(ChannelsLast, OtherReadersAndOddChannelsKeepTheLayout) {
   net.output(net.conv(summed, 16));
   net.output(net.conv(odd, 16));
   net.output(net.conv(grouped, 16, 4));
-  const Graph after = choose_channels_last(prepared(std::move(net.graph), device));
+  const Graph after = choose_channels_last(prepared(std::move(net.graph), device), device);
   for (const Node& node : after.nodes) {
     if (node.op != "aten::convolution") continue;
     EXPECT_FALSE(is_last(after, node)) << node.name;
@@ -187,7 +187,7 @@ size_t count_last(const Graph& graph) {
 
 TEST(ChannelsLast, MeasuredTimesDecideWhereTheRuleStandsForOneSide) {
   const DeviceProfile device = DeviceProfile::builtin_default();
-  const Graph rule = choose_channels_last(prepared(excited().graph, device));
+  const Graph rule = choose_channels_last(prepared(excited().graph, device), device);
   EXPECT_EQ(count_last(rule), 1U) << "what convolutions alone read";
   const Graph last = measure_layouts(rule, by_layout(1, 2));
   check(last, "measure_layouts");
@@ -233,7 +233,7 @@ TEST(ChannelsLast, WhatIsComparedCanBeBuilt) {
     NodeTimes times(settings, device, costs, nullptr);
     size_t compared = 0;
     for (const double last : {0.5, 2.0}) {
-      measure_layouts(choose_channels_last(prepared(net.graph, device)),
+      measure_layouts(choose_channels_last(prepared(net.graph, device), device),
                       [&](const Graph& graph, std::span<const size_t> nodes) {
                         check(graph, "measure_layouts");
                         const auto us = times.us(graph, nodes);
@@ -264,7 +264,7 @@ void expect_same_numbers(Graph graph) {
     }
   }
   const std::vector<float> want = run(device, before, used, leaves);
-  const Graph rule = choose_channels_last(before);
+  const Graph rule = choose_channels_last(before, DeviceProfile::builtin_default());
   for (const Graph& after :
        {rule, measure_layouts(rule, by_layout(1, 2)), measure_layouts(rule, by_layout(2, 1))}) {
     const std::vector<float> got = run(device, after, used, leaves);

@@ -1,0 +1,67 @@
+// Convolutions of bytes on matrix units (conv_matrix.comp, BYTES): both operands are multiplied as
+// signed bytes, X_OFFSET and W_OFFSET less (X_FLIP does it for a word of x). Where x is padding it
+// is its zero point; what is beyond k is 0 in both. What is then subtracted from an operand's bytes
+// (X_SHIFTED, W_SHIFTED: whether there is anything) is taken from the sums: times w_sums, those of
+// the weight's rows, and times the sums of what each output pixel reads, which are found here.
+
+#include "integer_dot.glsl"
+
+int x_shift() {
+#if X_ZERO
+  return int(x_zero_raw(0u)) - X_OFFSET;
+#else
+  return -X_OFFSET;
+#endif
+}
+
+int w_shift_of(uint oc) {
+#if W_ZERO
+  return int(w_zero_raw(oc * w_zero_step)) - W_OFFSET;
+#else
+  return -W_OFFSET;
+#endif
+}
+
+uint padding;  // x_shift() as each byte of a word
+
+/// What was gathered, as signed bytes.
+Chunk chunk_of(Gathered r) {
+#if X_LAST
+  const Chunk c = r.chunk ^ X_FLIP;
+  return r.mask != 0u ? c : r.exists != 0u ? uvec4(padding) : NO_CHUNK;
+#else
+  Chunk c = NO_CHUNK;
+  FOR(e, 16) {
+    uint v = (r.bytes[e] ^ X_FLIP) & 0xffu;
+    v = (r.mask >> e & 1u) != 0u ? v : (r.exists >> e & 1u) != 0u ? padding & 0xffu : 0u;
+    c[e / 4] |= v << (8 * (e % 4));
+  }
+  return c;
+#endif
+}
+
+#if W_SHIFTED
+// [column][part], then the column's sum in its first.
+#if X_LAST
+const uint SUMMING = CHUNKS;
+#else
+const uint SUMMING = EACH;
+#endif
+const uint PARTS = WK * SUMMING;
+shared int x_parts[BN * PARTS];
+int x_sums[PX];
+#endif
+
+void start_x_sums() {
+  padding = (uint(x_shift()) & 0xffu) * 0x01010101u;
+#if W_SHIFTED
+  FOR(i, PX) x_sums[i] = 0;
+#endif
+}
+
+/// Adds a chunk of this invocation's column i.
+void add_x(uint i, Chunk c) {
+#if W_SHIFTED
+  FOR(w, 4) x_sums[i] += integer_dot(c[w], 0x01010101u);
+#endif
+}
