@@ -1,5 +1,6 @@
 #include "csrc/codegen/accessors.h"
 
+#include <algorithm>
 #include <array>
 
 #include "csrc/codegen/glsl_types.h"
@@ -136,6 +137,13 @@ std::string prologue_loads(const KernelOperand& x, const KernelRequest& request)
   return text + "  return r;\n}\n";
 }
 
+std::string loads_of_number(const KernelOperand& x) {
+  const std::string& n = x.name;
+  return n + "_T " + n + "_number;\n" + n + "_T " + n + "_load(uint i) { return " + n +
+         "_number; }\n" + n + "_V " + n + "_load4(uint i) { return " + n + "_V(" + n +
+         "_number); }\n";
+}
+
 std::string plain_loads(const KernelOperand& x) {
   const std::string& n = x.name;
   std::string text = n + "_T " + n + "_load(uint i) { return " + n + "_raw(" + n +
@@ -253,7 +261,16 @@ std::string raw_accessors(const KernelOperand& x, KernelWords& words,
   return text;
 }
 
-std::string element_accessors(const KernelOperand& x, const KernelRequest& request) {
+bool is_number(const KernelOperand& x) {
+  return std::ranges::all_of(x.strides, [](const Expr& stride) { return stride == Expr(0); });
+}
+
+std::string number_load(const KernelOperand& x) {
+  return x.name + "_number = " + x.name + "_raw(0u);";
+}
+
+std::string element_accessors(const KernelOperand& x, const KernelRequest& request, bool once) {
+  if (once) return loads_of_number(x);
   const bool has_epilogue = x.program != nullptr && x.write;
   const bool has_prologue = x.program != nullptr && !x.write;
   std::string text;

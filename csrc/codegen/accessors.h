@@ -21,8 +21,13 @@ std::string raw_accessors(const KernelOperand& operand, KernelWords& words,
                           const AccessorOptions& options);
 
 /// <name>_load, <name>_load4, <name>_store, <name>_store4: through the view, the prologue and the
-/// epilogue. The operands that the program reads must have been written before.
-std::string element_accessors(const KernelOperand& operand, const KernelRequest& request);
+/// epilogue. The operands that the program reads must have been written before. `once`: the
+/// operand is one number, which number_load reads before the kernel begins.
+std::string element_accessors(const KernelOperand& operand, const KernelRequest& request,
+                              bool once);
+/// Whether each element is the same one.
+bool is_number(const KernelOperand& operand);
+std::string number_load(const KernelOperand& operand);
 
 /// <name>_lane, <name>_lane_store2: neighbours, one a lane, for kernels that include simd.glsl.
 std::string lane_accessors(const KernelOperand& operand, const KernelRequest& request);

@@ -127,6 +127,9 @@ std::string uniform_function(bool table) {
          "}\n";
 }
 
+/// Instructions of an epilogue from which on loops around it are not unrolled (epilogue.glsl).
+constexpr size_t kLongEpilogue = 24;
+
 /// The text of one kernel, in the order in which it is put together: words of the parameters are
 /// counted as they are met.
 class KernelText {
@@ -202,13 +205,22 @@ class KernelText {
     }
   }
 
+  /// A number that a fused program reads. Read for each element, it is read again behind each store,
+  /// and where it lies is, too; CPU drivers see for themselves that it is uniform.
+  bool is_read_once(size_t k) const {
+    const KernelOperand& x = request_.operands[k];
+    return k >= step_.operands.size() && x.stored && !x.write && !device_.is_cpu() && is_number(x);
+  }
+
   void define_elements() {
     // Operands without a program first: fused programs read them.
     for (const bool with_program : {false, true}) {
       for (size_t k = 0; k < request_.operands.size(); ++k) {
         const KernelOperand& x = request_.operands[k];
         if ((x.program != nullptr) != with_program || !is_indexed(k)) continue;
-        elements_ += element_accessors(x, request_);
+        const bool once = is_read_once(k);
+        elements_ += element_accessors(x, request_, once);
+        if (once) first_ += "  " + number_load(x) + "\n";
         if (table_) elements_ += lane_accessors(x, request_);
       }
     }
@@ -217,7 +229,14 @@ class KernelText {
     if (table_) elements_ += pointwise_lanes(request_);
   }
 
-  /// Where values or accesses are checked, the template's main is called by one that reports.
+  /// Calls the template's main from one that does something before and after it.
+  void wrap_main(const std::string& before, const std::string& after) {
+    if (before.empty() && after.empty()) return;
+    body_ = "#define main tv_template_main\n" + body_ + "#undef main\nvoid main() {\n" + before +
+            "  tv_template_main();\n" + after + "}\n";
+  }
+
+  /// Where values or accesses are checked, the kernel reports what it has found.
   void report_checks() {
     const bool values =
         settings_.check_indices && calls_any(elements_ + defines_ + body_, value_checks());
@@ -225,15 +244,18 @@ class KernelText {
     reports_ = check_ || values || body_.find("kTvNotTwoFour") != std::string::npos;
     report_ = std::string("#define TV_CHECK ") + (check_ ? "1" : "0") +
               "\n#define TV_CHECK_VALUES " + (values ? "1" : "0") + "\n";
-    if (!reports_) return;
-    add_address("tv_ref_check", "check", kCheckOperand);
-    body_ = "#define main tv_template_main\n" + body_ +
-            "#undef main\nvoid main() {\n  tv_template_main();\n" +
-            "  tv_check_report(tv_p.a_check, " + words_.dispatch_word() + ");\n}\n";
+    std::string report;
+    if (reports_) {
+      add_address("tv_ref_check", "check", kCheckOperand);
+      report = "  tv_check_report(tv_p.a_check, " + words_.dispatch_word() + ");\n";
+    }
+    wrap_main(first_, report);
   }
 
   void include_libraries() {
-    bool long_epilogue = false;
+    bool long_epilogue = std::ranges::any_of(request_.operands, [](const KernelOperand& x) {
+      return x.write && x.program && x.program->instrs.size() > kLongEpilogue;
+    });
     for (const MathLibrary& library : math_libraries()) {
       long_epilogue |= calls_any(elements_, library.functions);
       if (calls_any(elements_ + defines_ + body_, library.functions)) {
@@ -267,6 +289,7 @@ class KernelText {
   GeneratedKernel out_;
   KernelWords words_;
   std::set<std::string> seen_;  ///< files that are part of the text
+  std::string first_;           ///< what is done before the template's main
   std::string extensions_ = kExtensions, report_, prelude_, addresses_, pointers_, lanes_,
               parameters_, raw_, elements_, defines_, body_;
 };

@@ -1,6 +1,8 @@
 #include "csrc/lowering/tactic_problem.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -38,6 +40,22 @@ std::string value_text(ValueId id, const ValueTable& table, Numbering& number,
     value.view->base = number(value.view->base);
   }
   return type_text(value) + (table.is_constant(id) ? " constant" : "");
+}
+
+/// The program with nan for each factor or term that is no whole number: layers that differ in
+/// their scales alone take the same time, and are one problem.
+std::shared_ptr<const PointwiseProgram> without_scales(
+    const std::shared_ptr<const PointwiseProgram>& program) {
+  static const std::set<std::string> kArithmetic = {"add", "sub", "mul", "div"};
+  if (program == nullptr) return nullptr;
+  auto bare = std::make_shared<PointwiseProgram>(*program);
+  for (PointwiseInstr& instr : bare->instrs) {
+    if (!kArithmetic.contains(instr.function)) continue;
+    for (double& scalar : instr.scalars) {
+      if (scalar != std::nearbyint(scalar)) scalar = std::numeric_limits<double>::quiet_NaN();
+    }
+  }
+  return bare;
 }
 
 bool is_discontinuous(const PointwiseProgram* program) {
@@ -120,6 +138,9 @@ std::string problem_text(const Node& node, const ValueTable& table, std::set<int
   number.apply(copy.prologue_inputs);
   number.apply(copy.epilogue_inputs);
   number.apply(copy.outputs);
+  for (auto* program : {&copy.program, &copy.prologue, &copy.epilogue}) {
+    *program = without_scales(*program);
+  }
   values.insert(values.end(), node.outputs.begin(), node.outputs.end());
   std::string text = signature(copy) + " ->";
   for (const ValueId id : copy.outputs) {

@@ -16,7 +16,7 @@ namespace tv {
 
 namespace {
 
-constexpr double kComparisonShare = 0.25;  // of the level's time
+constexpr double kComparisonShare = 0.5;  // of the level's time
 
 std::mutex stats_mutex;
 TunerStats total_stats;  // guarded by stats_mutex
