@@ -7,21 +7,23 @@
 namespace tv {
 namespace {
 
-/// The input in steps of the scale.
-ValueId quantize_steps(Rewriter& rw, const Quantising& q) {
+/// The input in steps of the scale, rounded.
+ValueId quantize_steps(Rewriter& rw, const Quantising& q, const Shape& shape) {
   const auto whole = DType::kF32;
-  if (q.scale == kNoValue) {
-    return q.divides ? rw.pointwise("div", {q.input}, whole, {q.step})
-                     : rw.pointwise("mul", {q.input}, whole, {1.0 / q.step});
+  if (q.divides) {
+    if (q.scale == kNoValue) return rw.pointwise("div_round", {q.input}, whole, {q.step});
+    return rw.pointwise("div_round", {q.input, rw.cast(q.scale, whole)}, whole);
   }
-  if (q.divides) return rw.pointwise("div", {q.input, rw.cast(q.scale, whole)}, whole);
-  return rw.pointwise("mul", {q.input, rw.pointwise("rdiv", {q.scale}, whole, {1.0})}, whole);
+  const ValueId steps =
+      q.scale == kNoValue
+          ? rw.pointwise("mul", {q.input}, whole, {1.0 / q.step})
+          : rw.pointwise("mul", {q.input, rw.pointwise("rdiv", {q.scale}, whole, {1.0})}, whole);
+  return rw.add("aten::round", {tensor_arg("self", steps)}, whole, shape);
 }
 
 void expand_quantize(const NodeContext& c, Rewriter& rw) {
   const Quantising q = quantising_of(c.node);
-  ValueId steps = rw.add("aten::round", {tensor_arg("self", quantize_steps(rw, q))}, DType::kF32,
-                         c.output().shape);
+  ValueId steps = quantize_steps(rw, q, c.output().shape);
   // Of integers 0 and -0 are the same, so that 0 need not be added.
   if (const auto zero = filled_with(rw.graph(), q.zero_point)) {
     if (*zero != 0) steps = rw.pointwise("add", {steps}, DType::kF32, {*zero});

@@ -128,7 +128,7 @@ std::string uniform_function(bool table) {
 }
 
 /// Instructions of an epilogue from which on loops around it are not unrolled (epilogue.glsl).
-constexpr size_t kLongEpilogue = 24;
+constexpr size_t kLongEpilogue = 12;
 
 /// The text of one kernel, in the order in which it is put together: words of the parameters are
 /// counted as they are met.
@@ -205,8 +205,8 @@ class KernelText {
     }
   }
 
-  /// A number that a fused program reads. Read for each element, it is read again behind each store,
-  /// and where it lies is, too; CPU drivers see for themselves that it is uniform.
+  /// A number that a fused program reads. Read for each element, it is read again behind each
+  /// store, and where it lies is, too; CPU drivers see for themselves that it is uniform.
   bool is_read_once(size_t k) const {
     const KernelOperand& x = request_.operands[k];
     return k >= step_.operands.size() && x.stored && !x.write && !device_.is_cpu() && is_number(x);
@@ -242,8 +242,9 @@ class KernelText {
         settings_.check_indices && calls_any(elements_ + defines_ + body_, value_checks());
     // Whether a weight has the zeros that its packed form leaves out is no matter of settings.
     reports_ = check_ || values || body_.find("kTvNotTwoFour") != std::string::npos;
-    report_ = std::string("#define TV_CHECK ") + (check_ ? "1" : "0") +
-              "\n#define TV_CHECK_VALUES " + (values ? "1" : "0") + "\n";
+    report_ = std::string("#define TV_CPU ") + (device_.is_cpu() ? "1" : "0") +
+              "\n#define TV_CHECK " + (check_ ? "1" : "0") + "\n#define TV_CHECK_VALUES " +
+              (values ? "1" : "0") + "\n";
     std::string report;
     if (reports_) {
       add_address("tv_ref_check", "check", kCheckOperand);

@@ -44,6 +44,7 @@ constexpr PointwiseRow kRows[] = {
      "1 of the terms"},
     {"div", 2, "tv_div($0, $1)", nullptr, nullptr, nullptr, 0, false, "0.5"},
     {"rdiv", 2, "tv_div($1, $0)", nullptr, nullptr, nullptr, 0, false, "0.5"},
+    {"div_round", 2, "tv_div_round($0, $1)"},
     {"div_floor", 2, "tv_div_floor($0, $1)", "tv_div_floor($0, tv_divisor($1))",
      "tv_div_floor($0, tv_divisor($1))"},
     {"div_trunc", 2, "trunc(tv_div($0, $1))", "tv_div_trunc($0, tv_divisor($1))",

@@ -46,7 +46,7 @@ std::string value_text(ValueId id, const ValueTable& table, Numbering& number,
 /// their scales alone take the same time, and are one problem.
 std::shared_ptr<const PointwiseProgram> without_scales(
     const std::shared_ptr<const PointwiseProgram>& program) {
-  static const std::set<std::string> kArithmetic = {"add", "sub", "mul", "div"};
+  static const std::set<std::string> kArithmetic = {"add", "sub", "mul", "div", "div_round"};
   if (program == nullptr) return nullptr;
   auto bare = std::make_shared<PointwiseProgram>(*program);
   for (PointwiseInstr& instr : bare->instrs) {
@@ -60,11 +60,12 @@ std::shared_ptr<const PointwiseProgram> without_scales(
 
 bool is_discontinuous(const PointwiseProgram* program) {
   static const std::set<std::string> kSteps = {
-      "div_floor",  "div_trunc",      "fmod",     "remainder", "rremainder", "sign",
-      "floor",      "ceil",           "trunc",    "round",     "frac",       "round_decimals",
-      "heaviside",  "threshold",      "copysign", "div",       "rdiv",       "tan",
-      "reciprocal", "hardshrink",     "addcdiv",  "rsqrt",     "log",        "log2",
-      "log10",      "inverse_square", "logit",    "pow",       "rpow",       "atan2"};
+      "div_floor", "div_trunc",  "fmod",           "remainder", "rremainder", "sign",
+      "floor",     "ceil",       "trunc",          "round",     "frac",       "round_decimals",
+      "heaviside", "threshold",  "copysign",       "div",       "rdiv",       "tan",
+      "div_round", "reciprocal", "hardshrink",     "addcdiv",   "rsqrt",      "log",
+      "log2",      "log10",      "inverse_square", "logit",     "pow",        "rpow",
+      "atan2"};
   if (program == nullptr) return false;
   for (const PointwiseInstr& instr : program->instrs) {
     if (kSteps.contains(instr.function)) return true;

@@ -122,6 +122,21 @@ float tv_div(float a, float b) {
   return uintBitsToFloat(sign | y);
 }
 
+/// roundEven(tv_div(a, b)), as quantisation has it. On a GPU by a product with GLSL's quotient 1 / b
+/// where that lies too far from a half for its error to matter: within 3.5 ULP, 2^-21 of itself. A
+/// CPU driver would compute both branches.
+float tv_div_round(float a, float b) {
+#if TV_CPU
+  return roundEven(tv_div(a, b));
+#else
+  const float size = abs(b);
+  precise float q = a * (1.0 / b), whole = roundEven(q), off = abs(abs(q - whole) - 0.5);
+  // False where anything is not finite. A quotient below 2^-20 may have been flushed to 0.
+  const bool sure = size > 8.67361738e-19 && size < 1.15292150e18 && off > abs(q) * 9.53674316e-07;
+  return sure ? whole : roundEven(tv_div(a, b));
+#endif
+}
+
 /// Nearest. GLSL's own is 1 / inversesqrt, 4.5 ULP.
 float tv_sqrt(float x) {
   const uint bits = floatBitsToUint(x);
