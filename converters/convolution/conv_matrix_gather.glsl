@@ -35,16 +35,16 @@ struct Gathered {
 
 #if BYTES
 #define ELEMENT(at) (uint(int(x_raw(at))) & 0xffu)
-#define LOAD_ELEMENTS(r, at) FOR(e, 16) r.bytes[e] = ELEMENT(at(e));
+#define LOAD_ELEMENTS(r, places) FOR(e, 16) r.bytes[e] = ELEMENT(places[e]);
 #else
 #if FLOATS
 #define ELEMENT(at) x_raw(at)
 #else
 #define ELEMENT(at) uint(x_ptr.v[at])
 #endif
-#define LOAD_ELEMENTS(r, at) \
-  FOR(e, 4) r.lo[e] = ELEMENT(at(e)); \
-  FOR(e, 4) r.hi[e] = ELEMENT(at(e + 4));
+#define LOAD_ELEMENTS(r, places) \
+  FOR(e, 4) r.lo[e] = ELEMENT(places[e]); \
+  FOR(e, 4) r.hi[e] = ELEMENT(places[e + 4]);
 #endif
 #define ALL_OF_CHUNK ((1u << CHUNK) - 1u)
 
@@ -109,8 +109,7 @@ Gathered gather(uint q, Column c) {
 #endif
     at[e] = counts ? at[e] + ic * x_c : 0u;
   }
-#define PLACE(e) at[e]
-  LOAD_ELEMENTS(r, PLACE)
+  LOAD_ELEMENTS(r, at)
 #else
   const uint tap = q / ic_chunks, ic = (q - tap * ic_chunks) * CHUNK;
   uint at;
@@ -123,9 +122,10 @@ Gathered gather(uint q, Column c) {
 #if X_LAST
   tv_chunks p = tv_chunks(x_ptr) + at / CHUNK;
   r.chunk = LOAD_CHUNK(p);
-#elif WHOLE_IC
-#define PLACE(e) (at + (e) * x_c)
-  LOAD_ELEMENTS(r, PLACE)
+#else
+  uint places[CHUNK];
+#if WHOLE_IC
+  FOR(e, CHUNK) places[e] = at + e * x_c;
 #else
   // Of the channels that exist.
   const uint last = min(CHUNK - 1u, ic_count - 1u - (tap < CONV_TAPS ? ic : 0u));
@@ -133,8 +133,9 @@ Gathered gather(uint q, Column c) {
 #if BYTES
   r.exists &= (2u << last) - 1u;
 #endif
-#define PLACE(e) (at + (counts ? min(e, last) * x_c : 0u))
-  LOAD_ELEMENTS(r, PLACE)
+  FOR(e, CHUNK) places[e] = at + (counts ? min(e, last) * x_c : 0u);
+#endif
+  LOAD_ELEMENTS(r, places)
 #endif
 #endif
   return r;

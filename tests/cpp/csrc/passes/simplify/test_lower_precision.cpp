@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "converters/kit/steps.h"
 #include "csrc/converter.h"
 #include "csrc/passes/simplify/lower_precision.h"
 #include "tests/cpp/kit/graph_builder.h"
@@ -80,6 +81,62 @@ TEST(LowerPrecision, KeepsStatisticsOfBatchNormInFloat32) {
     EXPECT_EQ(node.input("running_var"), var);
   }
   EXPECT_EQ(output_dtype(graph, "aten::_native_batch_norm_legit_no_training"), DType::kF16);
+}
+
+TEST(LowerPrecision, KeepsWhatIsComputedOfWeightsAlone) {
+  GraphBuilder b;
+  const ValueId scaled = b.work({b.weight(), b.weight()});
+  const ValueId y = b.op("t::work.Other", {b.input(), scaled});
+  b.graph.outputs = {{.value = y, .name = "y"}};
+  const Graph graph = lower_precision(b.graph, in(DType::kF16));
+  check(graph, "test");
+  EXPECT_EQ(output_dtype(graph, "t::work"), DType::kF32);
+  EXPECT_EQ(output_dtype(graph, "t::work.Other"), DType::kF16);
+  EXPECT_EQ(count(graph, "aten::clamp"), 2u) << "the input, and the result: a mask may be one";
+}
+
+TEST(LowerPrecision, KeepsSumsOfIntegersAndWhatScalesThem) {
+  for (const auto& [from, kept] : {std::pair{DType::kI32, true},
+                                   {DType::kI64, true},
+                                   {DType::kI16, false},
+                                   {DType::kU8, false}}) {
+    GraphBuilder b;
+    const ValueId sums = b.op("aten::_to_copy", {b.input({4}, from)}, {4}, DType::kF32,
+                              {attr_arg("dtype", DType::kF32)});
+    const ValueId y = b.op("t::work", {sums, b.input()});
+    const ValueId z = b.op("t::work.Other", {y});
+    b.graph.outputs = {{.value = z, .name = "z"}};
+    const Graph graph = lower_precision(b.graph, in(DType::kF16));
+    EXPECT_EQ(output_dtype(graph, "t::work") == DType::kF32, kept) << name(from);
+    EXPECT_EQ(output_dtype(graph, "t::work.Other"), DType::kF16) << "once they are scaled";
+  }
+}
+
+TEST(LowerPrecision, KeepsSingleNumbers) {
+  GraphBuilder b;
+  const ValueId scale = b.work({b.input({1}), b.input({})}, {1});
+  const ValueId y = b.op("t::work.Other", {b.input(), scale});
+  b.graph.outputs = {{.value = y, .name = "y"}};
+  const Graph graph = lower_precision(b.graph, in(DType::kF16));
+  EXPECT_EQ(output_dtype(graph, "t::work"), DType::kF32);
+}
+
+TEST(LowerPrecision, PutsNoCastBeforeWhatMovesDequantisedElements) {
+  GraphBuilder b;
+  const Node& floats = b.node(
+      "tv::dequantize",
+      {tensor_arg("input", b.input({2, 3}, DType::kI8)), tensor_arg("scale", b.weight({1, 1})),
+       tensor_arg("zero_point", kNoValue), attr_arg("bits", Expr(8))},
+      {{DType::kF32, {2, 3}}});
+  const ValueId moved =
+      b.node("aten::permute",
+             {tensor_arg("self", floats.outputs.at(0)), attr_arg("dims", ints({1, 0}))},
+             {{DType::kF32, {3, 2}}})
+          .outputs.at(0);
+  b.graph.outputs = {{.value = b.op("t::work", {moved}, {3, 2}), .name = "y"}};
+  const Graph graph = lower_precision(b.graph, in(DType::kF16));
+  EXPECT_EQ(output_dtype(graph, "aten::permute"), DType::kF32);
+  EXPECT_EQ(output_dtype(graph, "t::work"), DType::kF16);
 }
 
 TEST(LowerPrecision, LeavesOtherTypesAlone) {
