@@ -77,11 +77,20 @@ def as_gpu(profile):
         "type": "discrete", "uuid": "0" * 32}))
 
 
+@pytest.fixture
+def gpu_tactics(device, monkeypatch):
+    """Runs a test with the tactics of a GPU."""
+    if device.type != "cpu":
+        return
+    real = backend.device_profile
+    for module in (backend, tv.onnx):
+        monkeypatch.setattr(module, "device_profile", lambda *a, **k: as_gpu(real(*a, **k)))
+
+
 @pytest.fixture(params=["device", "gpu"])
-def tactics_of(request, device, monkeypatch):
+def tactics_of(request, device):
     """Runs a test with the tactics of the device, and again with a GPU's where it is a CPU."""
     if request.param == "gpu":
         if device.type != "cpu":
             pytest.skip("the device is no CPU: its tactics are a GPU's")
-        real = backend.device_profile
-        monkeypatch.setattr(backend, "device_profile", lambda *a, **k: as_gpu(real(*a, **k)))
+        request.getfixturevalue("gpu_tactics")

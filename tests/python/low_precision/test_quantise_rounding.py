@@ -5,7 +5,6 @@ import pytest
 import torch
 
 import torch_vulkan as tv
-from conftest import as_gpu
 
 onnx = pytest.importorskip("onnx")
 TYPES = {"UINT8": (np.uint8, 3), "INT8": (np.int8, -7)}
@@ -37,14 +36,8 @@ def beside_halves(scale, random):
         return np.concatenate([*near, sizes.astype(np.float32), plain, special])
 
 
-@pytest.mark.parametrize("kernels", ["device", "gpu"])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_quotients_are_rounded_as_float32_has_them(dtype, kernels, device, monkeypatch):
-    if kernels == "gpu":
-        if device.type != "cpu":
-            pytest.skip("the device is no CPU: its kernels are a GPU's")
-        real = tv.onnx.device_profile
-        monkeypatch.setattr(tv.onnx, "device_profile", lambda *a, **k: as_gpu(real(*a, **k)))
+def test_quotients_are_rounded_as_float32_has_them(dtype, tactics_of):
     random = np.random.default_rng(torch.initial_seed() % 2**32)
     numpy, zero = TYPES[dtype]
     for scale in [*(10.0 ** random.uniform(-5, 3, 5)), 0.1, 1 / 3, 1e-30, 3e-39, 2e30]:
