@@ -44,6 +44,7 @@ std::string ConvProblem::str() const {
          (groups > 1 ? " g" + std::to_string(groups) : "") + " " + std::string(name(dtype)) +
          (residual ? " +residual" : "") + (relu ? " +relu" : "") + (silu ? " +silu" : "") +
          (constant_weight ? "" : " dynamic weight") + (last ? " channels last" : "") +
+         (y_last ? " to channels last" : "") +
          (spread > 0 ? " spread " + std::to_string(spread) : "");
 }
 
@@ -109,6 +110,21 @@ Graph ConvProblem::graph() const {
   }
   if (silu) add("aten::silu", {tensor_arg("self", y)});
   if (relu) add("aten::relu", {tensor_arg("self", y)});
+  if (y_last) {
+    Node node;
+    node.op = node.name = "aten::permute";
+    std::vector<int64_t> dims = {0};
+    Shape by_pixels = {out[0]};
+    for (size_t d = 2; d < out.size(); ++d) {
+      dims.push_back(static_cast<int64_t>(d));
+      by_pixels.push_back(out[d]);
+    }
+    dims.push_back(1);
+    by_pixels.push_back(out[1]);
+    node.args = {tensor_arg("self", y), attr_arg("dims", ints(dims))};
+    y = g.add_output(node, dtype, by_pixels);
+    g.nodes.push_back(std::move(node));
+  }
   g.outputs.push_back({.value = y, .name = "y", .strides = {}});
   return g;
 }
@@ -196,6 +212,12 @@ int64_t ConvData::x_index(int64_t n, int64_t c, Place at) const {
   return p_.last ? pixel * p_.ic + c : pixel;
 }
 
+int64_t ConvData::y_index(int64_t index) const {
+  if (!p_.y_last) return index;
+  const int64_t pixels = p_.od() * p_.oh() * p_.ow(), plane = index / pixels;
+  return (plane / p_.oc * pixels + index % pixels) * p_.oc + plane % p_.oc;
+}
+
 template <typename T, bool kSizes>
 T ConvData::sum_of(int64_t index) const {
   const auto term = [](T v) { return kSizes ? std::abs(v) : v; };
@@ -280,7 +302,7 @@ ConvData::Errors ConvData::run(const TensorCall& tensor_call, int64_t samples) {
   for (int64_t s = 0; s < e.samples; ++s) {
     // Steps that no tile divides; every output where that many are wanted.
     const int64_t index = e.samples == outputs ? s : s * 1000003 % outputs;
-    const double want = reference(index), error = std::abs(element(y_, index) - want);
+    const double want = reference(index), error = std::abs(element(y_, y_index(index)) - want);
     worst = std::isfinite(error) ? std::max(worst, error) : INFINITY;
     largest = std::max(largest, std::abs(want));
     error_sum += error * error;

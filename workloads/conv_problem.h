@@ -23,6 +23,7 @@ struct ConvProblem {
   bool bias = true, residual = false, relu = false, silu = false;
   bool constant_weight = true;  ///< else the weight is an input
   bool last = false;            ///< the channels of a pixel of x are neighbours
+  bool y_last = false;          ///< those of a pixel of y
   double positive = 0;          ///< added to every number, so that sums grow with their length
   int spread = 0;               ///< every number times a power of two, up to 2^spread either way
 
@@ -102,6 +103,8 @@ class ConvData {
     int64_t d, h, w;
   };
   int64_t x_index(int64_t n, int64_t c, Place at) const;
+  /// Where output `index`, counted by planes, is stored.
+  int64_t y_index(int64_t index) const;
   double element(const std::vector<uint8_t>& bytes, int64_t index) const;
   std::vector<HostTensor> inputs();
   std::vector<HostTensor> weights();

@@ -48,6 +48,15 @@ Place place_of(uint e, uint g, uint m0, uint c0) {
   return p;
 }
 
+// Output channel and column of number i of a store.
+#if Y_PIXELS
+#define CHANNEL(p, i) ((p).m + (i))
+#define COLUMN(p, i) (p).c
+#else
+#define CHANNEL(p, i) (p).m
+#define COLUMN(p, i) ((p).c + (i))
+#endif
+
 #if BYTES
 /// What the tile's sum of output channel m and its column `col` lacks.
 int shifted(int sum, uint g, uint m, uint col) {
@@ -70,7 +79,7 @@ int shifted(int sum, uint g, uint m, uint col) {
 #define ADDED(v, g, p) v = shifted(v, g, p.m, min(p.col, BN - 1));
 #endif
 #elif BIAS
-#define BIAS_OF(g, p, e) float(bias_load(p.counts ? g * oc_count + p.m + e : 0u))
+#define BIAS_OF(g, p, i) float(bias_load(p.counts ? g * oc_count + CHANNEL(p, i) : 0u))
 #if Y_PIXELS
 #define ADDED(v, g, p) FOR(e, 4) v[e] += BIAS_OF(g, p, e);
 #else
@@ -95,14 +104,20 @@ const float LOST_W = PIECES == 1 ? 1.0 / 2048.0 : 1.0 / 16384.0;
 float least_sum(vec4 row, Range x) {
   return (x.small ? LOST_X * row.y : 0.0) + (x.any ? LOST_W * row.z : 0.0);
 }
-#define ROW(p) rows_vec4((p.counts ? g * oc_count + p.m : 0u) * 4u)
+#define ROW(g, p, i) rows_vec4((p.counts ? g * oc_count + CHANNEL(p, i) : 0u) * 4u)
 // The larger first: a product that overflows is computed again, one that vanished would not be.
 #define UNSCALED(v, row, x) ((v) * max(row.x, x.down) * min(row.x, x.down))
-#define TOO_SMALL(v, row, x) any(lessThan(abs(v), vec4(least_sum(row, x))))
+// Number i of a store from its sum; wrong: where float16 may have lost too much of it.
+#define UNSCALE(v, wrong, g, p, i, x) {                                                           \
+    const vec4 row_ = ROW(g, p, i);                                                               \
+    const bool small_ = abs(v) < least_sum(row_, x);                                              \
+    v = UNSCALED(v, row_, x);                                                                     \
+    wrong = wrong || small_ || isnan(v) || isinf(v);                                              \
+  }
+#elif FLOATS
+#define UNSCALE(v, wrong, g, p, i, x) wrong = wrong || isnan(v) || isinf(v);
 #else
-#define ROW(p) vec4(0.0)
-#define UNSCALED(v, row, x) (v)
-#define TOO_SMALL(v, row, x) false
+#define UNSCALE(v, wrong, g, p, i, x)
 #endif
 
 #if FOURS == 4
@@ -137,20 +152,15 @@ uint finish(uint g, uint m0, uint c0, Range x) {
     const uint e = gl_LocalInvocationID.x + r * LOCAL_X;
     const Place p = place_of(e, g, m0, c0);
     const uint row = min(p.row, ROWS - 1), col = min(p.col, LAST_COLUMN);
-    const vec4 scale = ROW(p);
+    bool wrong = false;
 #if FOURS == 4
-    Four sum = four_of(SUMS_AT(0, row, col));
-    FOR(k, WK - 1) sum += four_of(SUMS_AT(k + 1, row, col));
-    Four v = UNSCALED(sum, scale, x);
+    Four v = four_of(SUMS_AT(0, row, col));
+    FOR(k, WK - 1) v += four_of(SUMS_AT(k + 1, row, col));
+    FOR(i, FOURS) { UNSCALE(v[i], wrong, g, p, i, x) }
 #else
-    One sum = one_of(SUMS_AT(0, row, col)[col % 4]);
-    FOR(k, WK - 1) sum += one_of(SUMS_AT(k + 1, row, col)[col % 4]);
-    One v = UNSCALED(sum, scale, x);
-#endif
-#if FLOATS
-    const bool wrong = any(isnan(vec4(v))) || any(isinf(vec4(v))) || TOO_SMALL(vec4(sum), scale, x);
-#else
-    const bool wrong = false;
+    One v = one_of(SUMS_AT(0, row, col)[col % 4]);
+    FOR(k, WK - 1) v += one_of(SUMS_AT(k + 1, row, col)[col % 4]);
+    UNSCALE(v, wrong, g, p, 0u, x)
 #endif
     ADDED(v, g, p)
 #if FOURS == 4
@@ -208,8 +218,10 @@ void redo(uint g, uint m0, uint c0, uint again) {
       const uint e = subgroupShuffle(gl_LocalInvocationID.x, lane) + r * LOCAL_X;
       const Place p = place_of(e, g, m0, c0);
       for (uint i = 0u; i < FOURS; i++) {
-        float v = exactly(g, p.m, p.c + i);
-        ADDED(v, g, p)
+        float v = exactly(g, CHANNEL(p, i), COLUMN(p, i));
+#if BIAS
+        v += BIAS_OF(g, p, i);
+#endif
         if (gl_SubgroupInvocationID == 0u) y_store(p.to + i, y_T(v));
       }
     }

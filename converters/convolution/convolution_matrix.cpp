@@ -67,8 +67,8 @@ ConvMatrixProblem problem_of(const NodeContext& c, Builder& b, const ConvShape& 
   q.x_last = !q.flat && has_chunks(c, s, chunk);
   q.steps = div_up(q.flat ? q.ic * q.taps : q.ic_chunks * chunk * q.taps, 2 * chunk);
   q.columns = s.n * s.pixels();
-  q.y_pixels = !precision.is_split() && divides(4, s.oc) &&
-               b.strides_of(c.node.outputs[0])[1] == Expr(1) && counts_by_pixels(c);
+  q.y_pixels =
+      divides(4, s.oc) && b.strides_of(c.node.outputs[0])[1] == Expr(1) && counts_by_pixels(c);
   return q;
 }
 

@@ -171,6 +171,10 @@ TEST_F(MatrixInterpreted, ConvolutionsAreRightInEveryLayoutOfFragments) {
       {.ic = 16, .h = 5, .w = 4, .oc = 24, .d = 3, .kd = 3},
       {.n = 2, .ic = 3, .h = 6, .w = 5, .oc = 16, .stride = 2, .d = 5, .kd = 2},
       {.ic = 24, .h = 4, .w = 5, .oc = 24, .d = 3, .kd = 2, .last = true},
+      {.n = 2, .ic = 32, .h = 5, .w = 6, .oc = 40, .residual = true, .last = true, .y_last = true},
+      {.ic = 40, .h = 7, .w = 5, .oc = 28, .stride = 2, .relu = true, .y_last = true},
+      {.n = 3, .ic = 32, .h = 4, .w = 4, .oc = 72, .groups = 2, .silu = true, .y_last = true},
+      {.ic = 16, .h = 5, .w = 4, .oc = 24, .d = 3, .kd = 2, .y_last = true},
   });
   run<ConvData>(trials, "aten::convolution", "conv_matrix_.*", 5,
                 [](const Trial<ConvProblem>& trial, const ConvData::Errors& errors) {
@@ -197,6 +201,8 @@ TEST_F(MatrixInterpreted, ConvolutionsStayWithinAShareOfTheirTermsSizes) {
        .last = true,
        .spread = 12},
       {.ic = 3, .h = 9, .w = 9, .oc = 16, .kh = 5, .kw = 5, .stride = 2, .pad = 2, .spread = 40},
+      {.n = 2, .ic = 40, .h = 5, .w = 6, .oc = 24, .last = true, .y_last = true, .spread = 40},
+      {.ic = 40, .h = 5, .w = 6, .oc = 40, .residual = true, .y_last = true, .spread = 12},
   });
   std::erase_if(trials, [](const auto& t) { return t.problem.dtype != DType::kF32; });
   run<ConvData>(trials, "aten::convolution", "conv_matrix_.*", 2,
@@ -207,8 +213,10 @@ TEST_F(MatrixInterpreted, ConvolutionsStayWithinAShareOfTheirTermsSizes) {
 }
 
 TEST_F(MatrixInterpreted, WhatIsNotFiniteStaysWhereAConvolutionReadsIt) {
-  std::vector<Trial<ConvProblem>> trials = trials_of<ConvProblem>(
-      {{.ic = 32, .h = 5, .w = 6, .oc = 24}, {.ic = 32, .h = 5, .w = 6, .oc = 24, .last = true}});
+  std::vector<Trial<ConvProblem>> trials =
+      trials_of<ConvProblem>({{.ic = 32, .h = 5, .w = 6, .oc = 24},
+                              {.ic = 32, .h = 5, .w = 6, .oc = 24, .last = true},
+                              {.ic = 32, .h = 5, .w = 6, .oc = 24, .last = true, .y_last = true}});
   for (const size_t k : drawn(trials.size(), 1, trials.size())) {
     const ConvProblem& p = trials[k].problem;
     const Settings settings = trials[k].settings();
