@@ -2,8 +2,8 @@
 // for conv_matrix.comp: y[g][m / 16][k_steps][PIECES][32] units of 16 bytes, zeros past oc_count
 // and past the last k.
 //
-// k runs over chunks of 8 input channels of one tap, FLAT: over (ic, kh, kw). w: any strides. BYTES:
-// w is integers, OFFSET less each; chunks are of 16 channels, and fragments of 16x32.
+// k runs over chunks of 8 input channels of one tap, FLAT: over (ic, kh, kw). w: any strides.
+// BYTES: w is integers, OFFSET less each; chunks are of 16 channels, and fragments of 16x32.
 // DYNAMIC_SCALE: times the power of two of its output channel (conv_matrix_rows.comp). With another
 // count of components an invocation than 8 a fragment is its 16x16 matrix. One subgroup a fragment.
 // Grid: ceil(fragments / 8); local 256.

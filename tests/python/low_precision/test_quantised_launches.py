@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import torch_vulkan as tv
+
 from workloads import quantised_networks as quantised
 from workloads.networks import NETWORKS, Positional
 
