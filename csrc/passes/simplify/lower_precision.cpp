@@ -79,11 +79,12 @@ class Lowering {
     return is_constant(node) && moves(node, {Moves::kNothing, Moves::kCasts});
   }
 
-  /// One number, as scales are, whose products may be below what float16 holds.
-  bool is_number(const Node& node) const {
-    return std::ranges::all_of(node.outputs, [&](ValueId v) {
+  /// One number made of such, as scales are, whose products may be below what float16 holds.
+  bool is_number(const Node& node, const std::vector<ValueId>& reads) const {
+    const auto is_one = [&](ValueId v) {
       return v == kNoValue || product(graph_.value(v).shape) == Expr(1);
-    });
+    };
+    return std::ranges::all_of(node.outputs, is_one) && std::ranges::all_of(reads, is_one);
   }
 
   /// A cast of integers that float16 may not hold, and what scales its result: sums of products of
@@ -98,7 +99,7 @@ class Lowering {
 
   bool is_kept(const Node& node, const std::vector<ValueId>& reads) const {
     return stays_float32(node.op) || excluded_.contains(node) || is_computed_once(node) ||
-           is_number(node) || is_cast_of_wide(node) ||
+           is_number(node, reads) || is_cast_of_wide(node) ||
            std::ranges::any_of(reads, [&](ValueId v) { return of_wide_.contains(v); });
   }
 

@@ -121,6 +121,13 @@ TEST(LowerPrecision, KeepsSingleNumbers) {
   EXPECT_EQ(output_dtype(graph, "t::work"), DType::kF32);
 }
 
+TEST(LowerPrecision, DoesNotWidenWhatIsReducedToANumber) {
+  GraphBuilder b;
+  const ValueId x = b.work({b.input()});
+  b.graph.outputs = {{.value = b.op("t::work.Other", {x}, {}), .name = "y"}};
+  EXPECT_EQ(output_dtype(lower_precision(b.graph, in(DType::kF16)), "t::work.Other"), DType::kF16);
+}
+
 TEST(LowerPrecision, PutsNoCastBeforeWhatMovesDequantisedElements) {
   GraphBuilder b;
   const Node& floats = b.node(
