@@ -2,7 +2,8 @@
 // x[n][c / multiplier][oh * stride_h - pad_h + kh * dil_h][ow * STRIDE_W - pad_w + kw * DIL_W] *
 // w[c][kh][kw].
 //
-// DEPTH: in three dimensions likewise.
+// DEPTH: in three dimensions likewise. Of integers less their zero points: sums of so few are exact
+// in floats.
 //
 // An invocation computes WIDE neighbours of a row from one load of each input that they share. x,
 // w: any strides; a window of KH x KW. LAST: neighbouring invocations take neighbouring channels,
@@ -10,6 +11,7 @@
 // Grid: an invocation for each of `total` = n * channels * [out_d *] out_h * ceil(out_w / WIDE).
 
 #include "conv_geometry.glsl"
+#include "conv_zero.glsl"
 
 #ifdef DEPTH
 #define LINES (out_d * out_h)
@@ -45,18 +47,20 @@ Run run_of(uint i) {
   return r;
 }
 
-/// Adds the products of the KW weights from w_from on and row ih of the plane of x at x_from.
-void add_row(uint x_from, uint ih, int iw0, bool in_depth, uint w_from, inout float acc[WIDE]) {
+/// Adds the products of channel c's KW weights from w_from on and row ih of the plane of x at
+/// x_from.
+void add_row(uint x_from, uint ih, int iw0, bool in_depth, uint w_from, uint c,
+             inout float acc[WIDE]) {
   float row[SPAN];
   [[unroll]] for (uint s = 0u; s < SPAN; s++) {
     const uint iw = uint(iw0 + int(s));  // a negative one becomes large
     // No branch: all loads are in flight together.
     const bool counts = in_depth && ih < in_h && iw < in_w;
-    const float v = float(x_raw(counts ? x_from + ih * x_h + iw * x_w : 0u));
+    const float v = conv_x(counts ? x_from + ih * x_h + iw * x_w : 0u);
     row[s] = counts ? v : 0.0;
   }
   [[unroll]] for (uint kw = 0u; kw < KW; kw++) {
-    const float w = float(w_raw(w_from + kw * w_w));
+    const float w = conv_w(w_from + kw * w_w, c);
     [[unroll]] for (uint j = 0u; j < WIDE; j++) {
       acc[j] = fma(w, row[j * STRIDE_W + kw * DIL_W], acc[j]);
     }
@@ -83,7 +87,7 @@ void add_window(Run r, inout float acc[WIDE]) {
     w_from += kd * w_d;
 #endif
     [[unroll]] for (uint kh = 0u; kh < KH; kh++) {
-      add_row(x_from, uint(ih0 + int(kh * dil_h)), iw0, in_depth, w_from + kh * w_h, acc);
+      add_row(x_from, uint(ih0 + int(kh * dil_h)), iw0, in_depth, w_from + kh * w_h, r.c, acc);
     }
   }
 }
@@ -101,7 +105,7 @@ void main() {
 #endif
   const uint at = r.line * out_w + r.ow;
 #if V4
-  y_store4(at, vec4(acc[0], acc[1], acc[2], acc[3]));
+  y_store4(at, y_V(acc[0], acc[1], acc[2], acc[3]));
 #else
   [[unroll]] for (uint j = 0u; j < WIDE; j++) {
     if (r.ow + j < out_w) y_store(at + j, y_T(acc[j]));

@@ -1,4 +1,5 @@
-// Depthwise convolutions on GPUs: direct, several neighbours an invocation.
+// Depthwise convolutions of floats and of 8-bit integers on GPUs: direct, several neighbours an
+// invocation.
 
 #include <algorithm>
 
@@ -11,7 +12,7 @@ namespace tv {
 namespace {
 
 constexpr uint32_t kThreads = 128;
-constexpr int64_t kMostTaps = 128;  // of a window, which is unrolled
+constexpr int64_t kMostTaps = 128;  // of a window, which is unrolled; sums of 258 are exact
 
 std::string refusal_of(const NodeContext& c, const ConvShape& s) {
   if (c.device.is_cpu()) return "CPU drivers have conv_depthwise_simd";

@@ -114,6 +114,7 @@ void convert(const NodeContext& c, Builder& b) {
   const ConvShape s = conv_shape(c, b);
   const bool narrow = typical(c.graph, s.oc) <= 32 || typical(c.graph, s.pixels()) <= 512;
   std::vector<Tactic> tactics = {conv_depthwise_tactic(c, b, s), conv_simd_tactic(c, b, s)};
+  for (Tactic& tactic : conv_depthwise_tactics(c, b, s)) tactics.push_back(std::move(tactic));
   if (is_flat(s) && !c.device.is_cpu()) {
     for (Tactic& tactic : conv_integer_matrix_tactics(c, b, s)) {
       tactics.push_back(std::move(tactic));
