@@ -339,5 +339,25 @@ TEST(MeasureIntegers, ConvolutionsInSixteenBitsStayWithMatrixUnits) {
   EXPECT_EQ(scale(DType::kF16, units, integers), 0.5) << "what is measured counts";
 }
 
+TEST(MeasureIntegers, ByRuleFewRowsAndLargeProductsGainBesideMatrixUnits) {
+  DeviceProfile units = device();
+  units.coop_matrices = {{16, 16, 16, "float16", "float16", "float32", "float32"}};
+  const auto scale = [&](int64_t rows, int64_t size, DType dtype = DType::kF16) {
+    Calibrated b;
+    const ValueId x = b.input({rows, size}, dtype), w = b.weight({size, size}, dtype);
+    b.output(
+        b.node("aten::mm", {tensor_arg("self", x), tensor_arg("mat2", w)}, {{dtype, {rows, size}}})
+            .outputs[0]);
+    b.graph.nodes[0].input_scale = 0.5;
+    return measure_integers(b.graph, {}, units, {}).nodes[0].input_scale;
+  };
+  EXPECT_EQ(scale(1, 1024), 0.5);
+  EXPECT_EQ(scale(8, 1024), 0.5);
+  EXPECT_EQ(scale(9, 1024), 0);
+  EXPECT_EQ(scale(2048, 1024), 0);
+  EXPECT_EQ(scale(4096, 4096), 0.5);
+  EXPECT_EQ(scale(2048, 1024, DType::kF32), 0.5);
+}
+
 }  // namespace
 }  // namespace tv
