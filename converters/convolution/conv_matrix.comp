@@ -9,7 +9,7 @@
 // keeps two stages of pixels in shared memory, or one where it is a single subgroup, which needs no
 // barrier. PIECES > 1: operands are fp32 in pieces (matrix.glsl), each step's sum is added outside
 // of the units, with rounding. x: any strides; X_LAST: the channels of a pixel are neighbours and
-// chunks lie at multiples of a chunk. WHOLE_IC: ic_count is a multiple of 8. Y_LAST: stores run
+// chunks lie at multiples of a chunk. WHOLE_IC: ic_count is whole chunks. Y_LAST: stores run
 // along channels, P4: along pixels, in fours; Y_PIXELS: y is counted by pixels, and stores are of
 // four channels.
 //

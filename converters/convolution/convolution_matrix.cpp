@@ -182,7 +182,7 @@ Step conv_step(const ConvMatrixProblem& q, const ConvTile& t, const MadeWeight& 
       {"KS", text(t.ks)},
       {"DYNAMIC_SCALE", flag(q.is_scaled())},
       {"FLAT", flag(q.flat)},
-      {"WHOLE_IC", flag(divides(kChunk, s.ic))},
+      {"WHOLE_IC", flag(divides(q.chunk(), s.ic))},
       {"P4", flag(by_fours(q))},
       {"X_LAST", flag(q.x_last)},
       {"Y_LAST", flag(q.b.strides_of(y)[1] == Expr(1))},

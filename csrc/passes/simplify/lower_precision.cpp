@@ -90,7 +90,8 @@ class Lowering {
   /// A cast of integers that float16 may not hold, and what scales its result: sums of products of
   /// integers pass float16's range until they are multiplied by a scale.
   bool is_cast_of_wide(const Node& node) const {
-    if (node.op != "aten::_to_copy" && node.op != "prims::convert_element_type") return false;
+    const bool casts = moves(node, {Moves::kCasts});
+    if (!casts || graph_.value(node.outputs.at(0)).dtype != DType::kF32) return false;
     return std::ranges::any_of(node.all_inputs(), [&](ValueId v) {
       const DType dtype = graph_.value(v).dtype;
       return is_integer(dtype) && size_bytes(dtype) > 2;
@@ -103,21 +104,26 @@ class Lowering {
            std::ranges::any_of(reads, [&](ValueId v) { return of_wide_.contains(v); });
   }
 
-  /// Moves elements of dequantised tensors: a cast before it would hide from the reader that they
-  /// are integers still.
-  bool moves_dequantised(const Node& node, const std::vector<ValueId>& reads) const {
-    return !reads.empty() && !moves(node, {Moves::kNothing, Moves::kCasts, Moves::kMeans}) &&
-           std::ranges::all_of(reads, [&](ValueId v) { return dequantised_.contains(v); });
+  /// Which of the sets below a node moves elements of, which stay what they are; null: of none.
+  std::set<ValueId>* moved_set(const Node& node, const std::vector<ValueId>& reads) {
+    if (reads.empty() || moves(node, {Moves::kNothing, Moves::kCasts, Moves::kMeans})) {
+      return nullptr;
+    }
+    for (std::set<ValueId>* set : {&dequantised_, &of_wide_, &computed_}) {
+      if (std::ranges::all_of(reads, [&](ValueId v) { return set->contains(v); })) return set;
+    }
+    return nullptr;
   }
 
   void lower(Node node) {
     const std::vector<ValueId> reads = node.all_inputs();
     const bool reads_float =
         std::any_of(reads.begin(), reads.end(), [&](ValueId v) { return is_float_here(v); });
-    const bool moved = moves_dequantised(node, reads);
-    const DType want = reads_float && !moved && !is_kept(node, reads) ? dtype_ : DType::kF32;
+    std::set<ValueId>* const moved = moved_set(node, reads);
+    const DType want =
+        reads_float && moved == nullptr && !is_kept(node, reads) ? dtype_ : DType::kF32;
     const bool own_cast = is_own_cast(node);
-    const bool constant = is_constant(node);
+    const bool constant = is_constant(node), of_wide = !constant && is_cast_of_wide(node);
     for (Arg& arg : node.args) {
       if (own_cast || argument_stays_float32(node.op, arg.name)) continue;
       for (ValueId& value : arg.values) value = cast(value, want, node);
@@ -128,10 +134,11 @@ class Lowering {
       if (output == kNoValue) continue;
       Value& value = graph_.value(output);
       if (value.dtype == DType::kF32) value.dtype = want;
-      const bool dequantised = moved || node.op == "tv::dequantize";
-      if (dequantised) dequantised_.insert(output);
-      if (!reads_float || (constant && !dequantised)) wide_.insert(output);
-      if (is_cast_of_wide(node) && !constant && !own_cast) of_wide_.insert(output);
+      if (moved) moved->insert(output);
+      if (node.op == "tv::dequantize") dequantised_.insert(output);
+      if (of_wide) of_wide_.insert(output);
+      if (is_computed_once(node) && !dequantised_.contains(output)) computed_.insert(output);
+      if (!reads_float || (constant && !dequantised_.contains(output))) wide_.insert(output);
     }
     graph_.nodes.push_back(std::move(node));
   }
@@ -176,9 +183,11 @@ class Lowering {
   const ExcludedNodes excluded_;
   std::vector<bool> was_float32_;  ///< of the graph's own values
   std::map<std::pair<ValueId, DType>, ValueId> casts_;
-  std::set<ValueId> wide_;         ///< float32 values that were not computed: masks are among them
+  std::set<ValueId> wide_;  ///< float32 values that were not computed: masks are among them
+  // Each with what moves its elements.
   std::set<ValueId> of_wide_;      ///< integers of 32 or 64 bits as floats, as they are
-  std::set<ValueId> dequantised_;  ///< results of tv::dequantize, and what moves their elements
+  std::set<ValueId> dequantised_;  ///< results of tv::dequantize, which may be integers still
+  std::set<ValueId> computed_;     ///< of weights alone, as scales are
   std::vector<bool> constant_;     ///< depends on weights alone
 };
 

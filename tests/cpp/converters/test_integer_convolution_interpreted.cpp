@@ -130,6 +130,10 @@ std::vector<ByteConvolution> byte_convolutions() {
       {.n = 3, .ic = 24, .oc = 24, .dilation = 2, .x = kI8, .weight = kU8, .w_zeros = 24},
       {.ic = 32, .h = 4, .w = 4, .oc = 16, .k = 2, .pad = 0, .w_zeros = 0, .y_last = true},
       {.ic = 80, .h = 3, .w = 3, .oc = 72, .x_last = true, .y_last = true, .constant = false},
+      // Chunks of 16 channels that are half full.
+      {.n = 2, .ic = 24, .k = 1, .pad = 0, .weight = kU8},
+      {.ic = 40, .h = 4, .weight = kU8, .y_last = true},
+      {.ic = 80, .h = 4, .oc = 32, .groups = 2, .w_zeros = 32, .x_last = true},
       {.n = 2, .ic = 64, .oc = 64, .k = 1, .stride = 2, .pad = 0, .x_zero = false, .x_last = true},
   };
 }

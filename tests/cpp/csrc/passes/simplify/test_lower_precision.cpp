@@ -112,6 +112,31 @@ TEST(LowerPrecision, KeepsSumsOfIntegersAndWhatScalesThem) {
   }
 }
 
+TEST(LowerPrecision, KeepsThemBehindWhatMovesThem) {
+  GraphBuilder b;
+  const auto permuted = [&](ValueId value) {
+    return b
+        .node("aten::permute", {tensor_arg("self", value), attr_arg("dims", ints({1, 0}))},
+              {{DType::kF32, {3, 2}}})
+        .outputs.at(0);
+  };
+  const ValueId sums = b.op("aten::_to_copy", {b.input({2, 3}, DType::kI32)}, {2, 3}, DType::kF32,
+                            {attr_arg("dtype", DType::kF32)});
+  const ValueId scales = b.work({b.weight({2, 3}), b.weight({2, 3})}, {2, 3});
+  const ValueId y = b.op("t::work.Other", {permuted(sums), permuted(scales)}, {3, 2});
+  b.graph.outputs = {{.value = y, .name = "y"}};
+  const Graph graph = lower_precision(b.graph, in(DType::kF16));
+  EXPECT_EQ(output_dtype(graph, "t::work.Other"), DType::kF32);
+  EXPECT_EQ(count(graph, "aten::_to_copy"), 1u) << dump(graph);
+}
+
+TEST(LowerPrecision, CopiesOfIntegersAreNoFloats) {
+  GraphBuilder b;
+  const ValueId at = b.op("aten::_to_copy", {b.input({4}, DType::kI64)}, {4}, DType::kI64);
+  b.graph.outputs = {{.value = b.op("t::work", {b.input(), at}), .name = "y"}};
+  EXPECT_EQ(output_dtype(lower_precision(b.graph, in(DType::kF16)), "t::work"), DType::kF16);
+}
+
 TEST(LowerPrecision, KeepsSingleNumbers) {
   GraphBuilder b;
   const ValueId scale = b.work({b.input({1}), b.input({})}, {1});
