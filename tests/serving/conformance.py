@@ -5,6 +5,7 @@
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import numpy
@@ -22,6 +23,17 @@ def infer(library, client, model, x, **how):
     given.set_data_from_numpy(x, **how)
     outputs = [library.InferRequestedOutput(name, **how) for name in ("y", "h")]
     return client.infer(model, [given], outputs=outputs)
+
+
+def unregister(client):
+    """Ends the use of shared memory: a request has its until after it was answered."""
+    for attempts_left in reversed(range(50)):
+        try:
+            return client.unregister_system_shared_memory()
+        except InferenceServerException:
+            if attempts_left == 0:
+                raise
+            time.sleep(0.1)
 
 
 def check_shared_memory(library, client, model, x, want):
@@ -47,7 +59,7 @@ def check_shared_memory(library, client, model, x, want):
         except InferenceServerException:
             pass
     finally:
-        client.unregister_system_shared_memory()
+        unregister(client)
         shared_memory.destroy_shared_memory_region(given)
         shared_memory.destroy_shared_memory_region(taken)
 
