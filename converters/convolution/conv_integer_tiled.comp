@@ -11,20 +11,13 @@
 // multiple of BN.
 
 #include "conv_geometry.glsl"
+#include "conv_integer_shift.glsl"
 #include "epilogue.glsl"
 #include "integer_dot.glsl"
 
 const uint THREADS_N = BN / RN, THREADS_M = BM / RM;
 shared uint tile_w[BK][BM + 1];
 shared uint tile_x[BK][BN + 1];
-
-int w_shift_of(uint oc) {
-#if W_ZERO
-  return int(w_zero_raw(oc * w_zero_step)) - W_OFFSET;
-#else
-  return -W_OFFSET;
-#endif
-}
 
 /// Where the invocation's column of x is: an output pixel.
 struct Column {
@@ -102,10 +95,7 @@ void main() {
   // Read once: parameters in memory are read again behind a barrier.
   const uint g = z % groups, pixels = CONV_PIXELS, taps = CONV_TAPS;
   const uint words = (ic_count + 3u) / 4u, k_words = taps * words;
-  int x_shift = -X_OFFSET;
-#if X_ZERO
-  x_shift += int(x_zero_raw(0u));
-#endif
+  const int x_shift = x_shift_of_all();
   const Column column = column_of(n0, z, pixels);
   int acc[RM][RN], x_sums[RN];
   [[unroll]] for (uint j = 0u; j < RN; j++) {

@@ -4,25 +4,11 @@
 // (X_SHIFTED, W_SHIFTED: whether there is anything) is taken from the sums: times w_sums, those of
 // the weight's rows, and times the sums of what each output pixel reads, which are found here.
 
-#include "integer_dot.glsl"
+#include "byte_sums.glsl"
+#include "conv_integer_shift.glsl"
 
-int x_shift() {
-#if X_ZERO
-  return int(x_zero_raw(0u)) - X_OFFSET;
-#else
-  return -X_OFFSET;
-#endif
-}
-
-int w_shift_of(uint oc) {
-#if W_ZERO
-  return int(w_zero_raw(oc * w_zero_step)) - W_OFFSET;
-#else
-  return -W_OFFSET;
-#endif
-}
-
-uint padding;  // x_shift() as each byte of a word
+int x_shift;   // of every element of x; read once, as it would be again behind each store
+uint padding;  // x_shift as each byte of a word
 
 /// What was gathered, as signed bytes.
 Chunk chunk_of(Gathered r) {
@@ -41,7 +27,6 @@ Chunk chunk_of(Gathered r) {
 }
 
 #if W_SHIFTED
-// [column][part], then the column's sum in its first.
 #if X_LAST
 const uint SUMMING = CHUNKS;
 #else
@@ -53,7 +38,8 @@ int x_sums[PX];
 #endif
 
 void start_x_sums() {
-  padding = (uint(x_shift()) & 0xffu) * 0x01010101u;
+  x_shift = x_shift_of_all();
+  padding = (uint(x_shift) & 0xffu) * 0x01010101u;
 #if W_SHIFTED
   FOR(i, PX) x_sums[i] = 0;
 #endif
@@ -62,6 +48,6 @@ void start_x_sums() {
 /// Adds a chunk of this invocation's column i.
 void add_x(uint i, Chunk c) {
 #if W_SHIFTED
-  FOR(w, 4) x_sums[i] += integer_dot(c[w], 0x01010101u);
+  x_sums[i] += byte_sum(c);
 #endif
 }

@@ -64,10 +64,10 @@ int shifted(int sum, uint g, uint m, uint col) {
   const uint oc = g * oc_count + min(m, oc_count - 1u);
 #endif
 #if X_SHIFTED
-  sum -= x_shift() * w_sums_raw(oc);
+  sum -= x_shift * w_sums_raw(oc);
 #endif
 #if W_SHIFTED
-  sum -= w_shift_of(oc) * (x_parts[col * PARTS] - int(ic_count * CONV_TAPS) * x_shift());
+  sum -= w_shift_of(oc) * (x_parts[col * PARTS] - int(ic_count * CONV_TAPS) * x_shift);
 #endif
   return sum;
 }
@@ -104,14 +104,12 @@ const float LOST_W = PIECES == 1 ? 1.0 / 2048.0 : 1.0 / 16384.0;
 float least_sum(vec4 row, Range x) {
   return (x.small ? LOST_X * row.y : 0.0) + (x.any ? LOST_W * row.z : 0.0);
 }
-#define ROW(g, p, i) rows_vec4((p.counts ? g * oc_count + CHANNEL(p, i) : 0u) * 4u)
-// The larger first: a product that overflows is computed again, one that vanished would not be.
-#define UNSCALED(v, row, x) ((v) * max(row.x, x.down) * min(row.x, x.down))
-// Number i of a store from its sum; wrong: where float16 may have lost too much of it.
+// Number i of a store from its sum; wrong: where float16 may have lost too much of it. The larger
+// factor first: a product that overflows is computed again, one that vanished would not be.
 #define UNSCALE(v, wrong, g, p, i, x) {                                                           \
-    const vec4 row_ = ROW(g, p, i);                                                               \
+    const vec4 row_ = rows_vec4((p.counts ? g * oc_count + CHANNEL(p, i) : 0u) * 4u);             \
     const bool small_ = abs(v) < least_sum(row_, x);                                              \
-    v = UNSCALED(v, row_, x);                                                                     \
+    v = v * max(row_.x, x.down) * min(row_.x, x.down);                                            \
     wrong = wrong || small_ || isnan(v) || isinf(v);                                              \
   }
 #elif FLOATS

@@ -3,7 +3,7 @@
 // and past the last k.
 //
 // k runs over chunks of 8 input channels of one tap, FLAT: over (ic, kh, kw). w: any strides.
-// BYTES: w is integers, OFFSET less each; chunks are of 16 channels, and fragments of 16x32.
+// BYTES: w is integers, W_OFFSET less each; chunks are of 16 channels, and fragments of 16x32.
 // DYNAMIC_SCALE: times the power of two of its output channel (conv_matrix_rows.comp). With another
 // count of components an invocation than 8 a fragment is its 16x16 matrix. One subgroup a fragment.
 // Grid: ceil(fragments / 8); local 256.
@@ -21,7 +21,7 @@ float weight(uint g, uint m, uint k) {
   if (m >= oc_count || ic >= ic_count || tap >= CONV_TAPS) return 0.0;
   const uint at = w_0 + g * w_g + m * w_oc + CONV_WEIGHT(ic, conv_tap(tap));
 #if BYTES
-  return float(int(w_raw(at)) - OFFSET);
+  return float(int(w_raw(at)) - W_OFFSET);
 #else
   return float(w_raw(at));
 #endif

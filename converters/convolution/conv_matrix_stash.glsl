@@ -82,7 +82,7 @@ void stash_pixels(uint stage) {
 #endif
 
 #if BYTES
-/// The sums of the workgroup's columns, for x_sum_of; between barriers.
+/// The sums of the workgroup's columns, for shifted(); between barriers.
 void finish_x_sums() {
 #if W_SHIFTED
   FOR(i, PX) {
@@ -90,11 +90,7 @@ void finish_x_sums() {
     x_parts[column_ * PARTS + wk * SUMMING + FIRST_CHUNK] = x_sums[i];
   }
   barrier();
-  for (uint col = gl_LocalInvocationID.x; col < BN; col += LOCAL_X) {
-    int sum = 0;
-    for (uint p = 0u; p < PARTS; p++) sum += x_parts[col * PARTS + p];
-    x_parts[col * PARTS] = sum;
-  }
+  ADD_PARTS(x_parts, BN, PARTS)
 #endif
 }
 #endif

@@ -60,10 +60,6 @@ struct ConvWords {
 };
 ConvWords conv_words(const NodeContext& context, Builder& builder, const ConvShape& shape);
 
-/// Tactics of bytes for matrix units, in two dimensions.
-std::vector<Tactic> conv_integer_matrix_tactics(const NodeContext& context, Builder& builder,
-                                                const ConvShape& shape);
-
 /// Tactics of GPUs where each group has one input channel (convolution_depthwise.cpp).
 std::vector<Tactic> conv_depthwise_tactics(const NodeContext& context, const Builder& builder,
                                            const ConvShape& shape);

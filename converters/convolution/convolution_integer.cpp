@@ -18,10 +18,6 @@ bool is_byte(DType dtype) { return dtype == DType::kI8 || dtype == DType::kU8; }
 /// As a define: what is subtracted to make signed bytes.
 std::string offset_of(DType dtype) { return dtype == DType::kU8 ? "128" : "0"; }
 
-bool is_flat(const ConvShape& s) {
-  return s.out[0] == Expr(1) && s.kernel[0] == Expr(1) && s.in[0] == Expr(1);
-}
-
 }  // namespace
 
 ConvWords conv_words(const NodeContext& c, Builder& b, const ConvShape& s) {
@@ -71,7 +67,7 @@ Tactic tiled_tactic(const NodeContext& c, Builder& b, const ConvShape& s, int64_
   if (threads > c.device.max_workgroup_invocations) {
     tactic.refusal = "workgroups of " + text(threads) + " invocations are not possible";
   }
-  if (!is_flat(s)) tactic.refusal = "three dimensions";
+  if (!s.is_planar()) tactic.refusal = "three dimensions";
   if (s.ic == Expr(1) && s.oc.bounds(c.graph.symbols).second < 8) {
     tactic.refusal = "depthwise: tiles would be nearly empty";
   }
@@ -115,11 +111,7 @@ void convert(const NodeContext& c, Builder& b) {
   const bool narrow = typical(c.graph, s.oc) <= 32 || typical(c.graph, s.pixels()) <= 512;
   std::vector<Tactic> tactics = {conv_depthwise_tactic(c, b, s), conv_simd_tactic(c, b, s)};
   for (Tactic& tactic : conv_depthwise_tactics(c, b, s)) tactics.push_back(std::move(tactic));
-  if (is_flat(s) && !c.device.is_cpu()) {
-    for (Tactic& tactic : conv_integer_matrix_tactics(c, b, s)) {
-      tactics.push_back(std::move(tactic));
-    }
-  }
+  for (Tactic& tactic : conv_matrix_tactics(c, b, s)) tactics.push_back(std::move(tactic));
   for (const int64_t rows : narrow ? std::vector<int64_t>{32, 64} : std::vector<int64_t>{64, 32}) {
     tactics.push_back(tiled_tactic(c, b, s, rows, 64));
   }

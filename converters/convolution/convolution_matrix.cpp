@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "csrc/codegen/cooperative_matrix.h"
 #include "csrc/graph/strided.h"
 #include "csrc/settings.h"
 
@@ -40,16 +41,6 @@ bool counts_by_pixels(const NodeContext& c) {
   });
 }
 
-/// Steps of k of the matrices of bytes that the device multiplies; 0: there are none.
-int64_t steps_of_bytes(const DeviceProfile& device) {
-  for (const int64_t k : {kStepOfBytes, kFragment}) {
-    if (device.multiplies(kFragment, kFragment, static_cast<uint32_t>(k), "int8", "int32")) {
-      return k;
-    }
-  }
-  return 0;
-}
-
 ConvMatrixProblem problem_of(const NodeContext& c, Builder& b, const ConvShape& s,
                              const SplitPrecision& precision, int64_t bytes) {
   ConvMatrixProblem q{.c = c,
@@ -76,13 +67,17 @@ bool is_x_shifted(const ConvMatrixProblem& q) {
   return q.bytes > 0 && (q.integers.unsigned_x || q.s.x_zero != kNoValue);
 }
 
+bool is_w_shifted(const ConvMatrixProblem& q) {
+  return q.bytes > 0 && (q.integers.unsigned_w || q.s.w_zero != kNoValue);
+}
+
 /// Makes a launch on matrix units one of bytes, where they are that.
 void use_bytes(const ConvMatrixProblem& q, Step& step) {
   step.defines.emplace_back("BYTES", text(q.bytes));
   if (q.bytes == 0) return;
   step.matrix = CooperativeMatrix{
       .input = DType::kI8, .sum = DType::kI32, .k = static_cast<uint32_t>(q.bytes)};
-  step.defines.emplace_back("OFFSET", q.integers.unsigned_w ? "128" : "0");
+  step.defines.emplace_back("W_OFFSET", q.integers.unsigned_w ? "128" : "0");
 }
 
 /// What the kernel has to know of the weights of each output channel (conv_matrix_rows).
@@ -151,11 +146,10 @@ void add_integers(const ConvMatrixProblem& q, ValueId w_sums, Step& step) {
   const ConvIntegers& of = q.integers;
   const bool w_zero = s.w_zero != kNoValue, x_shifted = is_x_shifted(q);
   step.defines.insert(step.defines.end(), {{"X_OFFSET", of.unsigned_x ? "128" : "0"},
-                                           {"W_OFFSET", of.unsigned_w ? "128" : "0"},
                                            {"X_FLIP", of.unsigned_x ? "0x80808080u" : "0u"},
                                            {"W_ZERO", flag(w_zero)},
                                            {"X_SHIFTED", flag(x_shifted)},
-                                           {"W_SHIFTED", flag(of.unsigned_w || w_zero)}});
+                                           {"W_SHIFTED", flag(is_w_shifted(q))}});
   if (x_shifted) step.operands.push_back(src("w_sums", w_sums));
   if (!w_zero) return;
   step.operands.push_back(src("w_zero", s.w_zero));
@@ -239,6 +233,28 @@ std::vector<SplitPrecision> ways(bool tf32) {
           {.input = DType::kBF16, .pieces = 3}};
 }
 
+std::vector<ConvMatrixProblem> problems_of_floats(const NodeContext& c, Builder& b,
+                                                  const ConvShape& s) {
+  std::vector<ConvMatrixProblem> problems;
+  if (c.device.coop_matrices.empty()) return problems;
+  for (const auto& way : split_precisions(c.dtype("input"), ways(!c.settings.disable_tf32))) {
+    const ConvMatrixProblem q = problem_of(c, b, s, way, 0);
+    if (!way.is_split() || q.ic * q.taps >= kShortestSplit) problems.push_back(q);
+  }
+  return problems;
+}
+
+/// In two dimensions, as conv_words are.
+std::vector<ConvMatrixProblem> problems_of_bytes(const NodeContext& c, Builder& b,
+                                                 const ConvShape& s) {
+  const int64_t bytes = steps_of_bytes(c.device);
+  if (bytes == 0 || !c.device.int8 || c.device.is_cpu() || !s.is_planar()) return {};
+  ConvMatrixProblem q = problem_of(c, b, s, {.input = DType::kI8}, bytes);
+  q.integers = {.unsigned_x = c.dtype("input") == DType::kU8,
+                .unsigned_w = c.dtype("weight") == DType::kU8};
+  return {q};
+}
+
 }  // namespace
 
 int64_t ConvMatrixProblem::shared_bytes(const ConvTile& t) const {
@@ -249,35 +265,17 @@ int64_t ConvMatrixProblem::shared_bytes(const ConvTile& t) const {
   const int64_t rows = tile.bm / tile.wm;  // of subgroups
   const int64_t sums = y_pixels ? tile.wk * tile.bn * (rows * 4 + 1) : tile.sum_units(kFragment);
   const int64_t largest = is_scaled() ? tile.subgroups() * 8 : 0;
-  const int64_t parts = bytes > 0 ? tile.bn * tile.wk * t.ks * 2 * 4 : 0;  // of sums of pixels
+  // Invocations that sum a pixel's bytes, and a word of each.
+  const int64_t summing = x_last ? t.ks * 2 : std::max<int64_t>(tile.sharers() / tile.bn, 1);
+  const int64_t parts = is_w_shifted(*this) ? tile.bn * tile.wk * summing * 4 : 0;
   return kUnitBytes * std::max(pixels, sums) + largest + parts;
-}
-
-std::vector<Tactic> conv_integer_matrix_tactics(const NodeContext& c, Builder& b,
-                                                const ConvShape& s) {
-  const bool known = s.ic.constant() && s.oc.constant() && s.taps().constant();
-  const int64_t bytes = steps_of_bytes(c.device);
-  if (!known || bytes == 0 || !c.device.int8) return {};
-  ConvMatrixProblem q = problem_of(c, b, s, {.input = DType::kI8}, bytes);
-  if (q.oc < 8 || q.ic < 3) return {};
-  q.integers = {.unsigned_x = c.dtype("input") == DType::kU8,
-                .unsigned_w = c.dtype("weight") == DType::kU8};
-  std::vector<MatrixCandidate<ConvMatrixProblem, ConvTile>> candidates;
-  for (const ConvTile& t : conv_tiles(q.precision))
-    candidates.push_back({&q, t, expected_us(q, t)});
-  const auto most = [](const ConvMatrixProblem&) { return kMostTactics; };
-  return ranked_tactics(std::move(candidates), most, describe, emit);
 }
 
 std::vector<Tactic> conv_matrix_tactics(const NodeContext& c, Builder& b, const ConvShape& s) {
   const bool known = s.ic.constant() && s.oc.constant() && s.taps().constant();
-  if (!known || c.device.coop_matrices.empty()) return {};
-  std::vector<ConvMatrixProblem> problems;
-  for (const auto& way : split_precisions(c.dtype("input"), ways(!c.settings.disable_tf32))) {
-    const ConvMatrixProblem q = problem_of(c, b, s, way, 0);
-    if (q.oc < 8 || q.ic < 3 || (way.is_split() && q.ic * q.taps < kShortestSplit)) continue;
-    problems.push_back(q);
-  }
+  if (!known || *s.oc.constant() < 8 || *s.ic.constant() < 3) return {};
+  const std::vector<ConvMatrixProblem> problems =
+      is_integer(c.dtype("input")) ? problems_of_bytes(c, b, s) : problems_of_floats(c, b, s);
   std::vector<MatrixCandidate<ConvMatrixProblem, ConvTile>> candidates;
   for (const ConvMatrixProblem& q : problems) {
     for (const ConvTile& t : conv_tiles(q.precision)) {

@@ -55,6 +55,13 @@ std::string matrix_refusal(const CooperativeMatrix& units, const DeviceProfile& 
   return "";
 }
 
+uint32_t steps_of_bytes(const DeviceProfile& device) {
+  for (const uint32_t k : {32U, 16U}) {
+    if (device.multiplies(16, 16, k, component(DType::kI8), component(DType::kI32))) return k;
+  }
+  return 0;
+}
+
 std::string matrix_preamble(const CooperativeMatrix& units, const DeviceProfile& device) {
   std::string text =
       "#pragma use_vulkan_memory_model\n"

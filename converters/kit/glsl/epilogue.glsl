@@ -4,8 +4,7 @@
 // with an exponential each are too long), and what such a loop's variable indexes lies in memory
 // then, from the kernel's beginning: a product with GELU took eight times its time. So the loop
 // stays one where the epilogue is long (LONG_EPILOGUE: it calls elementary functions or has many
-// instructions), and PICK(q,
-// i, n, what) does `what` for the constant q that equals i.
+// instructions), and PICK(q, i, n, what) does `what` for the constant q that equals i.
 
 #if LONG_EPILOGUE
 #define EACH_STORE(i, n) [[dont_unroll]] for (uint i = 0u; i < uint(n); i++)

@@ -5,20 +5,13 @@
 
 #include "converters/matmul/integer/matmul_integer.h"
 #include "converters/matmul/matrix_units/matmul_coopmat.h"
+#include "csrc/codegen/cooperative_matrix.h"
 
 namespace tv {
 namespace {
 
 constexpr size_t kMostTactics = 12;
-
-/// Steps of k of the matrices that the device multiplies; the most usual where it has none.
-int64_t steps_of_matrix(const DeviceProfile& device) {
-  constexpr uint32_t kUsual = 32, kOther = 16;
-  const auto has = [&](uint32_t k) {
-    return device.multiplies(kFragment, kFragment, k, "int8", "int32");
-  };
-  return !has(kUsual) && has(kOther) ? kOther : kUsual;
-}
+constexpr int64_t kUsualSteps = 32;  // of k of a matrix, where the device has none
 
 /// The product in pairs of bytes, its rows padded to whole units.
 Product in_pairs(const IntegerProduct& p) {
@@ -31,6 +24,7 @@ Product in_pairs(const IntegerProduct& p) {
 
 MatrixProblem problem_of(const NodeContext& c, Builder& b, const IntegerProduct& p,
                          const Product& product) {
+  const int64_t steps = steps_of_bytes(c.device);
   return {.c = c,
           .b = b,
           .p = product,
@@ -46,7 +40,7 @@ MatrixProblem problem_of(const NodeContext& c, Builder& b, const IntegerProduct&
           .a_cols = false,
           .b_rows = false,
           .b_cols = true,
-          .bytes = steps_of_matrix(c.device),
+          .bytes = steps > 0 ? steps : kUsualSteps,
           // What is constant is brought into the order of tiles once.
           .in_runs = !p.batched && b.is_constant(p.b.value)};
 }

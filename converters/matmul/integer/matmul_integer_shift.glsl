@@ -4,7 +4,7 @@
 // b_sums has them, from the chunks that an invocation copies on their way into shared memory.
 
 #define TERMS terms
-#include "integer_dot.glsl"
+#include "byte_sums.glsl"
 #include "integer_shift.glsl"
 
 #define SUMS_A B_SHIFTED
@@ -14,28 +14,12 @@
 #define SUMS_B 0
 #endif
 
-// [row][chunk of the row], then the row's sum in its first.
-#define SHARED_SUMS(name, rows, chunks) shared int name[(rows) * (chunks)];
 #if SUMS_A
-SHARED_SUMS(parts_a, ROWS_A, COLS_A / 8)
+shared int parts_a[ROWS_A * (COLS_A / 8)];
 #endif
 #if SUMS_B
-SHARED_SUMS(parts_b, ROWS_B, COLS_B / 8)
+shared int parts_b[ROWS_B * (COLS_B / 8)];
 #endif
-
-int byte_sum(uvec4 c) {
-  int sum = 0;
-  [[unroll]] for (uint w = 0u; w < 4u; w++) sum += integer_dot(c[w], 0x01010101u);
-  return sum;
-}
-
-// Adds the rows' parts up: `rows` rows of `chunks`, by the invocations of the workgroup.
-#define ADD_PARTS(name, rows, chunks)                                          \
-  for (uint row = gl_LocalInvocationID.x; row < (rows); row += LOCAL_X) {      \
-    int sum = 0;                                                               \
-    for (uint c = 0u; c < (chunks); c++) sum += name[row * (chunks) + c];      \
-    name[row * (chunks)] = sum;                                                \
-  }
 
 int shifted_sum(uint z, uint m, uint n, int sum) {
   int a_sum = 0, b_sum = 0;

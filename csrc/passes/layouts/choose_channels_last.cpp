@@ -16,12 +16,6 @@ constexpr int64_t kMostInChunk = 16, kLeastInChunk = 8;
 
 bool is_of_integers(const Node& node) { return node.op == "tv::convolution_integer"; }
 
-bool multiplies_bytes(const DeviceProfile& device) {
-  return std::ranges::any_of(device.coop_matrices, [](const CoopMatShape& units) {
-    return units.a == "int8" && units.m == 16 && units.n == 16;
-  });
-}
-
 class Chooser {
  public:
   Chooser(Graph graph, bool integers)
@@ -155,7 +149,7 @@ void walk_by_pixels(Graph& graph, Node& node) {
 }
 
 Graph choose_channels_last(Graph graph, const DeviceProfile& device) {
-  return Chooser(std::move(graph), multiplies_bytes(device)).run();
+  return Chooser(std::move(graph), steps_of_bytes(device) > 0).run();
 }
 
 }  // namespace tv

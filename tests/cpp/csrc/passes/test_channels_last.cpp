@@ -17,6 +17,7 @@
 #include "csrc/passes/layouts/measure_layouts.h"
 #include "csrc/passes/simplify/canonicalise.h"
 #include "runtime/engine/engine.h"
+#include "tests/cpp/kit/graph_builder.h"
 #include "workloads/conv_problem.h"
 
 namespace tv {
@@ -118,6 +119,43 @@ TEST(ChannelsLast, OtherReadersAndOddChannelsKeepTheLayout) {
     if (node.op != "aten::convolution") continue;
     EXPECT_FALSE(is_last(after, node)) << node.name;
   }
+}
+
+/// Two convolutions of bytes, and a third of the first's result: whether that lies by pixels.
+bool moves_bytes(int64_t channels, bool units) {
+  DeviceProfile device = DeviceProfile::builtin_default();
+  if (units) device.coop_matrices.push_back({16, 16, 32, "int8", "int8", "int32", "int32"});
+  test::GraphBuilder b;
+  const auto conv = [&](ValueId x, int64_t to) {
+    const int64_t from = *b.graph.value(x).shape[1].constant();
+    const ValueId sums =
+        b.node(
+             "tv::convolution_integer",
+             {tensor_arg("input", x), tensor_arg("weight", b.weight({to, from, 1, 1}, DType::kI8)),
+              tensor_arg("input_zero", kNoValue), tensor_arg("weight_zero", kNoValue),
+              attr_arg("stride", ints({1, 1})), attr_arg("padding", ints({0, 0})),
+              attr_arg("dilation", ints({1, 1})), attr_arg("transposed", false),
+              attr_arg("output_padding", ints({0, 0})), attr_arg("groups", integer(1))},
+             {{DType::kI32, {1, to, 9, 7}}})
+            .outputs.at(0);
+    return b
+        .node("aten::_to_copy", {tensor_arg("self", sums), attr_arg("dtype", DType::kI8)},
+              {{DType::kI8, {1, to, 9, 7}}})
+        .outputs.at(0);
+  };
+  b.output(conv(conv(b.input({1, 16, 9, 7}, DType::kI8), channels), 16));
+  const Graph after = choose_channels_last(prepared(std::move(b.graph), device), device);
+  for (const Node& node : after.nodes) {
+    if (node.op == "tv::convolution_integer") return is_last(after, node);
+  }
+  ADD_FAILURE() << dump(after);
+  return false;
+}
+
+TEST(ChannelsLast, IntegersWhereMatricesOfBytesAreMultiplied) {
+  EXPECT_TRUE(moves_bytes(32, true));
+  EXPECT_FALSE(moves_bytes(32, false));
+  EXPECT_FALSE(moves_bytes(24, true)) << "a chunk has 16 channels";
 }
 
 std::vector<float> run(const std::shared_ptr<Device>& device, const Graph& graph,
