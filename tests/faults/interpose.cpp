@@ -2,8 +2,10 @@
 // allocation that this project's libraries make fails, or the n-th system call on a file below a
 // folder.
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,7 +26,8 @@ std::atomic<long> allocations_left{0}, calls_left{0};
 std::atomic<bool> stays{false};
 std::atomic<long> counted{0}, of_others{0};
 char folder[PATH_MAX] = "";
-int fault = 0;  // an errno; -1: writes are short
+constexpr int kShort = -1;
+int fault = 0;  // an errno; kShort: what is read and written is cut short
 
 /// Whether a library of this project calls: by the name of the file that holds the address.
 bool is_ours(const void* address) {
@@ -58,6 +61,20 @@ bool is_below(int fd) {
   if (length <= 0) return false;
   path[length] = 0;
   return is_below(path);
+}
+
+/// Whether this call, on a file by its name or its descriptor, is the one that fails; sets errno.
+template <typename File>
+bool refused(File file) {
+  if (!armed() || fault == kShort || !is_below(file) || !fails(calls_left)) return false;
+  errno = fault;
+  return true;
+}
+
+/// How many of `size` bytes this call may read or write; 0: it fails, and errno is set.
+size_t transferred(int fd, size_t size) {
+  if (fault != kShort) return refused(fd) ? 0 : size;
+  return armed() && is_below(fd) && fails(calls_left) && size > 1 ? size / 2 : size;
 }
 
 template <typename F>
@@ -104,49 +121,97 @@ long tv_counted() { return counted.load(); }
 long tv_counted_of_others() { return of_others.load(); }
 
 int open(const char* path, int flags, ...) {
+  static const auto call = real(&open, "open");
   va_list list;
   va_start(list, flags);
   const mode_t mode = flags & O_CREAT ? va_arg(list, mode_t) : 0;
   va_end(list);
-  if (armed() && is_below(path) && fault != -1 && fails(calls_left)) return errno = fault, -1;
-  static const auto call = real(&open, "open");
-  return call(path, flags, mode);
+  return refused(path) ? -1 : call(path, flags, mode);
+}
+int open64(const char* path, int flags, ...) {  // as Python calls it
+  static const auto call = real(&open64, "open64");
+  va_list list;
+  va_start(list, flags);
+  const mode_t mode = flags & O_CREAT ? va_arg(list, mode_t) : 0;
+  va_end(list);
+  return refused(path) ? -1 : call(path, flags, mode);
+}
+DIR* opendir(const char* path) {
+  static const auto call = real(&opendir, "opendir");
+  return refused(path) ? nullptr : call(path);
+}
+dirent* readdir(DIR* dir) {
+  static const auto call = real(&readdir, "readdir");
+  return refused(::dirfd(dir)) ? nullptr : call(dir);
 }
 int mkdir(const char* path, mode_t mode) noexcept {
-  if (armed() && is_below(path) && fault != -1 && fails(calls_left)) return errno = fault, -1;
   static const auto call = real(&mkdir, "mkdir");
-  return call(path, mode);
+  return refused(path) ? -1 : call(path, mode);
 }
 int rename(const char* from, const char* to) noexcept {
-  if (armed() && is_below(to) && fault != -1 && fails(calls_left)) return errno = fault, -1;
   static const auto call = real(&rename, "rename");
-  return call(from, to);
+  return refused(to) ? -1 : call(from, to);
 }
 int unlink(const char* path) noexcept {
-  if (armed() && is_below(path) && fault != -1 && fails(calls_left)) return errno = fault, -1;
   static const auto call = real(&unlink, "unlink");
-  return call(path);
+  return refused(path) ? -1 : call(path);
+}
+int stat(const char* path, struct stat* info) noexcept {
+  static const auto call = real(static_cast<int (*)(const char*, struct stat*)>(&stat), "stat");
+  return refused(path) ? -1 : call(path, info);
+}
+int lstat(const char* path, struct stat* info) noexcept {
+  static const auto call = real(&lstat, "lstat");
+  return refused(path) ? -1 : call(path, info);
+}
+int fstat(int fd, struct stat* info) noexcept {
+  static const auto call = real(&fstat, "fstat");
+  return refused(fd) ? -1 : call(fd, info);
+}
+int fchmod(int fd, mode_t mode) noexcept {
+  static const auto call = real(&fchmod, "fchmod");
+  return refused(fd) ? -1 : call(fd, mode);
+}
+int utimensat(int fd, const char* path, const timespec times[2], int flags) noexcept {
+  static const auto call = real(&utimensat, "utimensat");
+  return refused(path) ? -1 : call(fd, path, times, flags);
+}
+int flock(int fd, int operation) noexcept {
+  static const auto call = real(&flock, "flock");
+  return refused(fd) ? -1 : call(fd, operation);
+}
+int ftruncate(int fd, off_t size) noexcept {
+  static const auto call = real(&ftruncate, "ftruncate");
+  return refused(fd) ? -1 : call(fd, size);
 }
 int fsync(int fd) {
-  if (armed() && is_below(fd) && fault != -1 && fails(calls_left)) return errno = fault, -1;
   static const auto call = real(&fsync, "fsync");
-  return call(fd);
+  return refused(fd) ? -1 : call(fd);
+}
+int fdatasync(int fd) {
+  static const auto call = real(&fdatasync, "fdatasync");
+  return refused(fd) ? -1 : call(fd);
+}
+int close(int fd) {  // it is closed, whatever it says
+  static const auto call = real(&close, "close");
+  const bool fails = refused(fd);
+  const int error = errno, status = call(fd);
+  return fails ? errno = error, -1 : status;
 }
 ssize_t write(int fd, const void* bytes, size_t size) {
   static const auto call = real(&write, "write");
-  if (armed() && is_below(fd) && fails(calls_left)) {
-    if (fault != -1) return errno = fault, -1;
-    return call(fd, bytes, size > 1 ? size / 2 : size);
-  }
-  return call(fd, bytes, size);
+  const size_t most = transferred(fd, size);
+  return most == 0 && size != 0 ? -1 : call(fd, bytes, most);
+}
+ssize_t pwrite(int fd, const void* bytes, size_t size, off_t place) {
+  static const auto call = real(&pwrite, "pwrite");
+  const size_t most = transferred(fd, size);
+  return most == 0 && size != 0 ? -1 : call(fd, bytes, most, place);
 }
 ssize_t read(int fd, void* bytes, size_t size) {
   static const auto call = real(&read, "read");
-  if (armed() && is_below(fd) && fails(calls_left)) {
-    if (fault != -1) return errno = fault, -1;
-    return call(fd, bytes, size > 1 ? size / 2 : size);
-  }
-  return call(fd, bytes, size);
+  const size_t most = transferred(fd, size);
+  return most == 0 && size != 0 ? -1 : call(fd, bytes, most);
 }
 
 }  // extern "C"

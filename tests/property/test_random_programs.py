@@ -3,6 +3,7 @@
 import os
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from program_case import Case
@@ -15,11 +16,12 @@ from marks import turns
 
 SEED = os.environ.get("TV_TEST_SEED") or str(int(time.time()))
 FEW, MANY = 15, 600  # seconds
+KEPT = Path(__file__).parents[2] / "build" / "found"  # programs that differ, shrunk
 
 
 def campaign(seconds: float, workers: int, *more: str) -> Campaign:
     options = arguments(["--seconds", str(seconds), "--seed", SEED, "--workers", str(workers),
-                         *more])
+                         "--keep", str(KEPT), *more])
     run = Campaign(options)
     run.run()
     print(run.summary())

@@ -4,8 +4,8 @@
     python tests/soak/soak.py --share 0.01   # a hundredth of each
     python tests/soak/soak.py calls --seconds 60
 
-Each part runs in a process of its own, at most an hour together. Exits with 1 where something grew
-after the first third. What torch.compile itself keeps of each compilation is measured with the
+Each part runs in a process of its own, at most an hour together; one that time cuts short is named.
+Exits with 1 where something grew after the first third. What torch.compile itself keeps of each compilation is measured with the
 backend "aot_eager" beside it and is not counted.
 """
 
@@ -138,6 +138,10 @@ def curve(part: Part, times: int, seconds: float) -> list[Point]:
     return points
 
 
+def repetitions(part: Part, share: float) -> int:
+    return max(POINTS, int(part.times * share))
+
+
 def growth(points: list[Point]) -> dict[str, int]:
     """What is held at the end beyond what was held after the first third."""
     early, late = points[len(points) // 3:len(points) // 2], points[-len(points) // 4:]
@@ -164,6 +168,8 @@ def problems(name: str, share: float, seconds: float) -> list[str]:
     """Runs a part, prints its curve and says what grew."""
     points = measured(name, share, seconds)
     show(name, points)
+    if points[-1].done < (wanted := repetitions(PARTS[name], share)):
+        print(f"{name}: {points[-1].done} of {wanted} in {seconds:.0f} s")
     part, grown = PARTS[name], growth(points)
     allowed = part.slack + part.each * points[-1].done
     if name == "compilations":
@@ -189,7 +195,7 @@ def main():
     if given.here:
         torch_alone = Part(lambda: compilations("aot_eager"), PARTS["compilations"].times)
         part = {**PARTS, "torch_alone": torch_alone}[given.parts[0]]
-        points = curve(part, max(POINTS, int(part.times * given.share)), given.seconds)
+        points = curve(part, repetitions(part, given.share), given.seconds)
         print(json.dumps([asdict(p) for p in points]))
         return
     found = [text for name in given.parts for text in problems(name, given.share, given.seconds)]

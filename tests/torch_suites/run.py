@@ -1,16 +1,22 @@
 """torch's own tests of compiled backends, against "vulkan": python tests/torch_suites/run.py
 --results DIR --seconds 600.
 
-The tests are of torch 2.6. Where one fails, aot_eager is asked: what that fails, too,
-as what asks of inductor's code alone, does not count. Cases come in an order by the seed, each file
-for its share of the time; a run that is stopped goes on from its results. A case that ends its
-process, or takes more than LIMIT, is a crash, and the others go on. What is in known.txt, with its
-reason, is allowed to fail.
+The tests are of torch 2.6. What aot_eager fails, too, as what asks of inductor's code alone, is left
+out: the cases that aot_eager.txt lists. A case that fails and is not listed is run with aot_eager,
+too, and the outcome says so, but it counts. `--write` makes that list anew, of the results of a run
+that left nothing.
+
+Cases come in an order by the seed, each file for its share of the time. Results are those of one
+build: DIR has a folder for each. A run that is stopped goes on from its results, and says how many
+cases are left. A case that ends its process, or takes more than LIMIT, is a crash, and the others
+go on. What is in known.txt, with its reason, is allowed to fail. A file of which no case runs is a
+failure.
 """
 
 import argparse
 import collections
 import faulthandler
+import hashlib
 import importlib
 import json
 import os
@@ -31,8 +37,12 @@ FILES = ("functorch/test_aotdispatch.py", "dynamo/test_repros.py", "dynamo/test_
          "dynamo/test_functions.py", "dynamo/test_misc.py", "dynamo/test_unspec.py",
          "inductor/test_torchinductor.py", "inductor/test_torchinductor_dynamic_shapes.py")
 LIMIT = 120  # seconds for a case
-STARTED = "started"
-KNOWN = Path(__file__).parent / "known.txt"
+STARTED, ELSEWHERE = "started", "aot_eager"
+FAILED = ("wrong", "error", "crash", ELSEWHERE)
+HERE = Path(__file__).parent
+KNOWN = HERE / "known.txt"  # a case, and why it may fail
+LISTED = HERE / "aot_eager.txt"  # cases that aot_eager fails, by file, with their number
+PACKAGE = HERE.parents[1] / "python" / "torch_vulkan"
 # Thousands of cases of operators one by one, which tests/opinfo has; GPUs; AOTInductor.
 LEFT_OUT = ("TestEagerFusionOpInfo", "TestEagerFusionModuleInfo", "GPU", "CUDA", "Triton",
             "aoti_eager")
@@ -47,6 +57,7 @@ def arguments():
     parser.add_argument("--case", help="one case, with its error")
     parser.add_argument("--workers", type=int, default=1, help="processes, each with its share of "
                         "a file's cases; go on with the same number")
+    parser.add_argument("--write", action="store_true", help="makes aot_eager.txt of the results")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     parser.add_argument("--worker", type=int, default=0, help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -72,7 +83,9 @@ def load(file: str) -> list[unittest.TestCase]:
     for loaded in [m for n, m in sys.modules.items() if n.startswith("test_")]:
         adapt.adapt_module(loaded)
     found = cases(unittest.defaultTestLoader.loadTestsFromModule(module))
-    return [c for c in found if not any(word in c.id() for word in LEFT_OUT)]
+    listed = fails_elsewhere()
+    return [c for c in found
+            if c.id() not in listed and not any(word in c.id() for word in LEFT_OUT)]
 
 
 def outcome(case: unittest.TestCase, backend: str) -> tuple[str, str]:
@@ -101,6 +114,7 @@ def work(options) -> None:
     results = _results(options, options.work, options.worker)
     done = {r["case"] for r in read(results) if r["status"] != STARTED}
     share = load(options.work)[options.worker::options.workers]
+    _total(results).write_text(str(len(share)))
     found = [c for c in share if c.id() not in done]
     random.Random(options.seed).shuffle(found)
     end = time.monotonic() + options.seconds
@@ -115,7 +129,7 @@ def work(options) -> None:
             faulthandler.dump_traceback_later(LIMIT, exit=True)
             status, reason = outcome(case, "vulkan")
             if status in ("wrong", "error") and outcome(case, "aot_eager")[0] != "pass":
-                status = "aot_eager"
+                status = ELSEWHERE
             faulthandler.cancel_dump_traceback_later()
             note(case=case.id(), status=status, reason=reason)
 
@@ -135,31 +149,73 @@ def _note_crash(path: Path) -> None:
         file.writelines(json.dumps({**r, "status": "crash"}) + "\n" for r in crashed)
 
 
+def _lines(path: Path) -> list[str]:
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [line for line in lines if line and not line.startswith("#")]
+
+
 def known() -> dict[str, str]:
     """Case → why it may fail."""
-    lines = KNOWN.read_text().splitlines() if KNOWN.exists() else []
-    return dict(line.split(None, 1) for line in lines if line and not line.startswith("#"))
+    return dict(line.split(None, 1) for line in _lines(KNOWN))
+
+
+def fails_elsewhere() -> set[str]:
+    """Cases that aot_eager fails, too; none while `--write` is to find them."""
+    return set() if "TV_TORCH_SUITES_ALL" in os.environ else set(_lines(LISTED))
+
+
+def build_digest() -> str:
+    """What tells this build from others: of the package's modules and libraries."""
+    digest = hashlib.sha256()
+    for path in sorted(p for p in PACKAGE.rglob("*") if p.suffix in (".py", ".so")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def run(options) -> int:
     """All files, each for its share of the time; prints counts and what failed."""
     options.results.mkdir(parents=True, exist_ok=True)
-    end, failed = time.monotonic() + options.seconds, []
+    end, failed, empty = time.monotonic() + options.seconds, [], []
     print(f"seed {options.seed}")
     for i, file in enumerate(options.files):
         until = time.monotonic() + (end - time.monotonic()) / (len(options.files) - i)
         with ThreadPoolExecutor(options.workers) as pool:
             list(pool.map(partial(_watch, options, file, until), range(options.workers)))
-        records = [r for n in range(options.workers) for r in read(_results(options, file, n))]
+        records, left = results_of(options, file)
         counts = collections.Counter(r["status"] for r in records)
-        print(f"{file}: {dict(counts)}" +
+        if not records:
+            empty.append(file)
+        print(f"{file}: {dict(counts)}, {left} left" +
               ("" if records else f" (nothing ran: {_results(options, file, 0)}.log)"), flush=True)
-        failed += [r for r in records if r["status"] in ("wrong", "error", "crash")]
+        failed += [r for r in records if r["status"] in FAILED
+                   and (r["status"] != ELSEWHERE or fails_elsewhere())]
     allowed = known()
     for record in failed:
         why = allowed.get(record["case"])
         print(f"{record['status']}: {record['case']}: {why or record['reason'][-300:]}")
-    return any(r["case"] not in allowed for r in failed)
+    return bool(empty) or any(r["case"] not in allowed for r in failed)
+
+
+def results_of(options, file: str) -> tuple[list[dict], int]:
+    """A file's results so far, and how many of its cases have none."""
+    paths = [_results(options, file, n) for n in range(options.workers)]
+    records = [r for path in paths for r in read(path)]
+    totals = [int(_total(path).read_text()) for path in paths if _total(path).exists()]
+    return records, sum(totals) - len(records)
+
+
+def write(options) -> int:
+    """Makes aot_eager.txt of results that were made without it."""
+    text = "# Cases that aot_eager fails, too, with torch's tests of 2.6: run.py --write makes this.\n"
+    for file in options.files:
+        records, left = results_of(options, file)
+        if left or not records:
+            sys.exit(f"{file}: {left} cases are left: run it to its end, with "
+                     "TV_TORCH_SUITES_ALL=1, and with the same number of workers")
+        cases = sorted(r["case"] for r in records if r["status"] == ELSEWHERE)
+        text += f"\n# {file}: {len(cases)} of {len(records)}\n" + "".join(c + "\n" for c in cases)
+    LISTED.write_text(text)
+    return 0
 
 
 def _watch(options, file: str, until: float, worker: int) -> None:
@@ -177,6 +233,11 @@ def _watch(options, file: str, until: float, worker: int) -> None:
             break
 
 
+def _total(results: Path) -> Path:
+    """The file that holds how many cases a worker has."""
+    return results.with_suffix(".total")
+
+
 def _results(options, file: str, worker: int) -> Path:
     part = f".{worker}" if options.workers > 1 else ""
     return options.results / (file.replace("/", "_") + part + ".jsonl")
@@ -184,6 +245,7 @@ def _results(options, file: str, worker: int) -> Path:
 
 def one(options) -> int:
     """--case file.py/Class/test: with either backend."""
+    os.environ["TV_TORCH_SUITES_ALL"] = "1"
     file, _, rest = options.case.partition(".py/")
     (case,) = [c for c in load(f"{file}.py") if c.id().endswith(rest.replace("/", "."))]
     for backend in ("aot_eager", "vulkan"):
@@ -197,6 +259,9 @@ def main() -> int:
     if options.work:
         work(options)
         return 0
+    options.results /= build_digest()
+    if options.write:
+        return write(options)
     return one(options) if options.case else run(options)
 
 

@@ -36,7 +36,7 @@ def layer(tmp_path_factory):
 
 
 COMMON = """
-import ctypes, faulthandler, os, sys, warnings
+import ctypes, faulthandler, gc, operator, os, sys, warnings
 faulthandler.dump_traceback_later(250, exit=True)  # a hang ends as a failure
 import torch, torch_vulkan as tv
 from torch import nn
@@ -85,6 +85,11 @@ def refit():
 def call():
     return state["fast"](x)
 
+def what_is_held():  # bytes on the device, descriptors
+    gc.collect()
+    tv.release_memory()
+    return tv.memory_stats()["all"], len(os.listdir("/proc/self/fd"))
+
 TYPED = (MemoryError, torch.OutOfMemoryError)
 def is_typed(error, name):
     # TorchScript's interpreter makes a RuntimeError of all that its operators throw.
@@ -128,10 +133,12 @@ for name, (run, share) in forms.items():
         torch._dynamo.reset()
         state["fast"] = torch.compile(model, backend="vulkan", options=options)
     torch.testing.assert_close(run(), want)
+    what_is_held()
     fail(1 << 40)
     run()
     count = counted()
     fail(0)
+    most = what_is_held()
     if count == 0 == getattr(faults, "tv_counted_of_others", lambda: 1)():
         print("no allocation is seen")
         sys.exit()
@@ -152,6 +159,9 @@ for name, (run, share) in forms.items():
         if got is not None:
             torch.testing.assert_close(got, want, msg=f"{name} {n}: wrong")
         torch.testing.assert_close(run(), want, msg=f"after {name} {n}: wrong")
+        del got
+        held_now = what_is_held()
+        assert all(map(operator.le, held_now, most)), (name, n, "leaks", held_now, most)
     print(name, "allocations", count, "tried", len(positions), "raised", raised)
 print("done")
 """
@@ -353,14 +363,16 @@ for name, write in writes.items():
     write(path)
     count = faults.tv_counted()
     faults.tv_fail_call(ctypes.c_long(0), 0, folder.encode(), error)
-    assert count > 2, (name, count)
+    assert count > (0 if error == -1 else 2), (name, count)  # few of the calls write
     raised = 0
     for n in range(1, count + 1):
         before, refusals = open(path, "rb").read(), raised
-        faults.tv_fail_call(ctypes.c_long(n), 1, folder.encode(), error)
+        passes = error in (errno.EINTR, -1)  # what the writer asks for again
+        faults.tv_fail_call(ctypes.c_long(n), int(not passes), folder.encode(), error)
         try:
             write(path)
         except OSError as refused:
+            assert not passes, (name, n, refused)
             assert refused.errno == error and folder in str(refused), (name, n, refused)
             raised += 1
         faults.tv_fail_call(ctypes.c_long(0), 0, folder.encode(), error)
@@ -371,14 +383,15 @@ for name, write in writes.items():
         assert len(left) <= 1, left
         for f in left:
             os.unlink(f"{folder}/{f}")
-    assert raised, name
+    assert passes or raised, name
     print(name, "calls", count, "raised", raised)
 print("done")
 """
 
 
 @turns(2)
-@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EINTR, -1],
+                         ids=["EIO", "ENOSPC", "EINTR", "short"])
 def test_calls_of_output_files_fail(error, preload, tmp_path):
     """The file that was there stays, whole, and the error is the system's."""
     folder = tmp_path / "written"
