@@ -25,6 +25,28 @@ def test_a_subclass_that_is_traced_through():
     assert sum(len(c.engines) for c in compilations.compilations()) == 1
 
 
+def test_a_subclass_that_is_written():
+    """The caller's own, in its plain tensors; another result that shares them does so still."""
+    def f(x, y):
+        x.mul_(3).add_(y)
+        return x, x[1:], torch.relu(x)
+
+    def made():
+        torch.manual_seed(0)
+        return [TwoTensor(torch.randn(3, 5), torch.randn(3, 5)) for _ in range(2)]
+
+    theirs, ours = made(), made()
+    want = f(*theirs)
+    compilations.clear()
+    got = torch.compile(f, backend="vulkan", options=OPTIONS)(*ours)
+    assert got[0] is ours[0] and sum(len(c.engines) for c in compilations.compilations()) == 1
+    for ours_now, theirs_now in zip((*ours, *got), (*theirs, *want), strict=True):
+        assert isinstance(ours_now, TwoTensor)
+        torch.testing.assert_close(ours_now.a, theirs_now.a)
+        torch.testing.assert_close(ours_now.b, theirs_now.b)
+    assert got[1].a.data_ptr() == ours[0].a[1:].data_ptr()
+
+
 class _TimesWeight(torch.nn.Module):
     def __init__(self, weight):
         super().__init__()

@@ -257,7 +257,7 @@ AFTER_A_CONSTANT = {
 @pytest.mark.parametrize("function", AFTER_A_CONSTANT.values(), ids=AFTER_A_CONSTANT.keys())
 def test_a_symbol_after_a_constant(function):
     compare(lambda x: function(torch.sin(x).exp().mul(9) + 1, x.shape[0]),
-            [(torch.linspace(0, 7, n),) for n in (2, 6, 11)], native=True)
+            [(torch.linspace(0, 7, n),) for n in (2, 6, 11)], native=False)
 
 
 @pytest.mark.parametrize("function", [

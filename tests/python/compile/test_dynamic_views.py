@@ -12,6 +12,7 @@ from torch_vulkan import compilations
 from torch_vulkan._native import C
 
 from helpers import assert_same, check, engines, vulkan
+from marks import turns
 
 CL = torch.channels_last
 
@@ -131,6 +132,43 @@ def test_more_workgroups_than_a_dimension_takes():
     x, w = torch.randn(1638400, 1), torch.randn(1, 1)
     (made,) = check(lambda x, w: x @ w, x, w, calls=1, optimization_level=0)
     assert made.native == []
+
+
+@turns(3)
+def test_more_workgroups_than_a_dimension_takes_in_a_gradient():
+    """102,400 tiles of columns, too: what the weights' gradient is."""
+    layer, x = nn.Linear(1638400, 1), torch.randn(3, 1638400)
+    compilations.clear()
+    fast = vulkan(lambda x: layer(x) * 2, optimization_level=0)
+    got = torch.autograd.grad(fast(x).sum(), [*layer.parameters()])
+    assert_same(got, torch.autograd.grad((layer(x) * 2).sum(), [*layer.parameters()]))
+    records = compilations.compilations()
+    assert len(records) == 2 and all(record.native == [] for record in records)
+
+
+PARTS, FEW_PARTS = 70, 20
+
+
+def test_many_parts_of_one_memory():
+    """Each part is a view, of a size that varies: more than a tensor has dimensions."""
+    def function(x):
+        parts = (x + 1).split(2)
+        sums = [part * 2 + i for i, part in enumerate(parts)]
+        return torch.cat([*parts, *sums]), parts[0], parts[-1]
+
+    (made,) = check(function, torch.randn(2 * PARTS, 3), dynamic=True, calls=1)
+    assert len(made.engines) == 1
+    assert {node.op for node in made.native} == {"aten::split.Tensor"}  # the views of one result
+
+
+def test_many_parts_of_an_argument_are_written():
+    def function(x):
+        for i, part in enumerate(x.split(2)):
+            part.mul_(i)
+        return x.sum(0)
+
+    (made,) = check(function, torch.randn(2 * FEW_PARTS, 3), dynamic=True, calls=1)
+    assert len(made.engines) == 1 and made.native == []
 
 
 def test_a_number_divided_by_a_tensor():

@@ -10,7 +10,7 @@ from torch_vulkan import compilations
 from torch_vulkan._base import settings
 from torch_vulkan._fx import importer
 
-from helpers import assert_same, in_threads, vulkan
+from helpers import assert_same, check, in_threads, vulkan
 
 
 def with_print(x):
@@ -172,6 +172,35 @@ def test_what_aot_autograd_does_not_trace_runs_as_it_is():
     torch._dynamo.reset()
     with pytest.raises(Exception, match="upstream cannot trace this"):
         vulkan(lambda t: unlike(t * 2) + 1, pass_through_build_failures=True)(x)
+
+
+class ImageAttention(nn.Module):
+    """The attention in the middle of Stable Diffusion's image decoder (AutoencoderKL of diffusers):
+    group norm, one head over all pixels, a residual connection."""
+
+    def __init__(self, channels=16):
+        super().__init__()
+        self.norm = nn.GroupNorm(4, channels, eps=1e-6)
+        self.q, self.k, self.v, self.out = (nn.Linear(channels, channels) for _ in range(4))
+
+    def forward(self, x):
+        batch, channels, height, width = x.shape
+        pixels = x.view(batch, channels, height * width).transpose(1, 2)
+        pixels = self.norm(pixels.transpose(1, 2)).transpose(1, 2)
+        q, k, v = (layer(pixels).view(batch, -1, 1, channels).transpose(1, 2)
+                   for layer in (self.q, self.k, self.v))
+        y = nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=0.0, is_causal=False)
+        y = self.out(y.transpose(1, 2).reshape(batch, -1, channels))
+        return y.transpose(-1, -2).reshape(x.shape) + x
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("options", [
+    {}, {"torch_executed_ops": {"aten::scaled_dot_product_attention"}}, {"min_block_size": 1000}],
+    ids=["engines", "attention_is_native", "all_is_native"])
+def test_the_attention_of_an_image_decoder(options, grad):
+    torch.manual_seed(0)
+    check(ImageAttention().eval(), torch.randn(2, 16, 5, 4), grad=grad, **options)
 
 
 def test_an_error_of_our_own_leaves_the_graph_to_pytorch(monkeypatch):

@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -211,6 +212,25 @@ def test_dynamic_shapes_are_cached(directory):
                 x = torch.randn(rows, 6)
                 assert_same(fast(x), model(x))
         assert getattr(counted, expected) == 1 and counted.hit + counted.miss == 1
+
+
+@pytest.mark.parametrize("put", [
+    lambda path: None, lambda path: path.symlink_to(path.parent / "nowhere"),
+    lambda path: path.mkdir(0o500)],
+    ids=["nothing", "a link to nothing", "a folder of its reader"])
+def test_the_folder_is_replaced_meanwhile(directory, put):
+    """Engines are built all the same, and kept again once there is a folder."""
+    run(network(), directory)
+    directory.rename(directory.parent / "aside")
+    put(directory)
+    assert run(network(1), directory).bad == 0
+    if directory.is_dir():
+        directory.chmod(0o700)
+        shutil.rmtree(directory)
+    else:
+        directory.unlink(missing_ok=True)
+    (directory.parent / "aside").rename(directory)
+    assert run(network(2), directory).hit == 1
 
 
 def test_immutable_weights_are_in_the_key(directory):

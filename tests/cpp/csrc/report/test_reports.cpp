@@ -78,6 +78,29 @@ TEST(EngineGraph, IsDrawn) {
   EXPECT_NE(svg.find("float32[batch, 4]"), std::string::npos);
 }
 
+/// The texts of a picture's boxes, in their order.
+std::vector<std::string> box_lines(const std::string& svg) {
+  std::vector<std::string> lines;
+  for (size_t at = 0; (at = svg.find("<text ", at)) != std::string::npos;) {
+    const size_t begin = svg.find('>', at) + 1;
+    at = svg.find("</text>", begin);
+    lines.push_back(svg.substr(begin, at - begin));
+  }
+  return lines;
+}
+
+TEST(EngineGraph, LabelsAreShortAndSayNothingTwice) {
+  EngineSpec spec = halves();
+  spec.dispatches[0].name = std::string(300, 'n');
+  spec.dispatches[0].module_path = "relu";  // as the operator is called
+  spec.dispatches[1].module_path = spec.dispatches[1].name;
+  const std::vector<std::string> lines = box_lines(engine_picture(spec));
+  for (const std::string& line : lines) EXPECT_LE(line.size(), 64u) << line;
+  // Of the first: its name, the operator once, the tactic. Of the second: no name twice.
+  EXPECT_EQ(std::ranges::count(lines, "relu"), 3);
+  EXPECT_EQ(std::ranges::count(lines, "high"), 1);
+}
+
 TEST(LayeredLayout, EdgesGoDownAndBoxesStayApart) {
   const LayoutSizes sizes;
   // A chain with two long edges beside it, a second source, and a wide row.
