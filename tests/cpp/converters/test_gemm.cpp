@@ -18,7 +18,7 @@
 namespace tv::test {
 namespace {
 
-/// Of so many runs a problem meets one of the large tactics in one.
+/// In one of so many runs a problem meets one of the large tactics.
 constexpr uint64_t kRunsToLarge = 16;
 
 /// Tiles that CPU drivers take long to compile.
