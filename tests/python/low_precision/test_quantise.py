@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.ao.quantization.fx._decomposed  # noqa: F401 registers quantized_decomposed
 from torch import nn
 
 import torch_vulkan as tv
