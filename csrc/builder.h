@@ -104,7 +104,7 @@ struct Step {
   /// (DeviceProfile::max_loop_iterations); a symbolic number is checked when a shape is bound.
   Expr iterations;
   /// For kernels of CPU drivers (simd.glsl, with uniform_table): the runs of neighbours that
-  /// <name>_lane and <name>_lane_store2 touch do not cross a multiple of `simd_row`.
+  /// <name>_simd and <name>_simd_store2 touch do not cross a multiple of `simd_row`.
   Expr simd_row;
 };
 

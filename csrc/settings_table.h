@@ -30,7 +30,8 @@ TV_PYTHON_SETTING(kDevice, device, {},
   .help = "index into `tv.devices()`, part of a name, or UUID; None: the device that holds the "
           "inputs, else the best one")
 
-// The partition's, as the three below: the graph of an engine says what became of it.
+// For the partition. An engine's graph already shows the outcome, so this is no part of the key;
+// the same holds for on_cuda, torch_executed_ops and require_full_compilation.
 TV_COMPILER_SETTING(kNodes, min_block_size, 5,
   .in_key = false, .saved = true, .section = "Where and what",
   .help = "the fewest compute nodes for which an engine is built; `math.inf`: nothing is built, "
@@ -38,7 +39,7 @@ TV_COMPILER_SETTING(kNodes, min_block_size, 5,
           "the whole graph needs 40, because running between CUDA's kernels costs two switches of "
           "the GPU's context")
 
-// Engines are the same with any budget: it says how they are loaded.
+// The budget changes how an engine is loaded, not the engine.
 TV_COMPILER_SETTING(kBytes, weight_budget, -1,
   .low = -2, .unit = "bytes; -1: the device's free memory; -2: no limit", .in_key = false,
   .saved = true, .section = "Where and what", .shown = "-1",
@@ -49,7 +50,8 @@ TV_COMPILER_SETTING(kBytes, weight_budget, -1,
   .flags = {{"--weightStreamingBudget",
              "Weights kept on the device, in MiB or as 512K, 64M, 1GiB; -1: as fit; -2: all"}})
 
-// The graph's tensors are on CUDA: the partition counts what an engine between CUDA's kernels costs.
+// The graph's tensors are on CUDA: the partition then counts what it costs to run an engine between
+// CUDA's kernels.
 TV_COMPILER_SETTING(kBool, on_cuda, false, .of_user = false, .in_key = false)
 
 TV_COMPILER_SETTING(kOperators, torch_executed_ops, {},
@@ -85,7 +87,7 @@ TV_COMPILER_SETTING(kPrecisions, enabled_precisions, {},
              R"(["float32", "int8"])"},
             {"--best", "--fp16 and --int8", R"(["float32", "float16", "int8"])"}})
 
-// Part of the key by the scales that nodes have of it.
+// Not part of the key itself: the scales that nodes take from it are.
 TV_COMPILER_SETTING(kCalibration, calibration, {},
   .in_key = false, .saved = true, .section = "Precision", .shown = "none",
   .help = "what `tv.calibrate` returned, or the path of a calibration cache, which may be "
@@ -171,7 +173,7 @@ TV_COMPILER_SETTING(kBytes, workspace_size, 0,
   .flags = {{"--memPoolSize",
              "workspace:N, in MiB or as 512K, 64M, 1GiB: scratch a kernel may use"}})
 
-// Frontends that have the setting look at weights and mark those that are so (Value::two_four).
+// With this setting frontends look at weights and mark those that are 2:4 sparse (Value::two_four).
 TV_COMPILER_SETTING(kBool, sparse_weights, false,
   .saved = true, .section = "Building",
   .help = "products skip the zeros of weights that are 2:4 sparse (of each four neighbours in a "
@@ -179,10 +181,10 @@ TV_COMPILER_SETTING(kBool, sparse_weights, false,
           "weight's bytes ([low_precision.md](low_precision.md#24-sparsity)). Refits must keep "
           "the pattern")
 
-// Beginnings of names of tactics that are taken before the rule's choice where they apply.
+// Tactics whose names begin so are preferred to the rule's choice where they apply.
 TV_COMPILER_SETTING(kNames, tactics, {}, .of_user = false)
 
-// Debug kernels: each access is checked.
+// Debug kernels, which check each access.
 TV_COMPILER_SETTING(kBool, check_addresses, false, .of_user = false)
 
 TV_CACHE_SETTING(kBool, cache_built_engines, true,
@@ -205,7 +207,7 @@ TV_CACHE_SETTING(kBytes, engine_cache_size, int64_t{5} << 30,
   .low = 1, .unit = "bytes", .section = "Building", .shown = "5 GiB",
   .help = "bytes of engines kept; beyond that, the least recently used are deleted")
 
-// The contents of immutable weights; "": of none.
+// Digest of the contents of immutable weights; "": there are none.
 TV_CACHE_SETTING(kText, weights_digest, {}, .of_user = false)
 
 TV_COMPILER_SETTING(kFile, timing_cache_path, {},
@@ -214,10 +216,10 @@ TV_COMPILER_SETTING(kFile, timing_cache_path, {},
           "it holds is not timed again. Several processes may share it",
   .flags = {{"--timingCacheFile", "File of measured tactics, read and written"}})
 
-// Of compiled SPIR-V; "": none.
+// Where compiled SPIR-V is kept; "": nowhere.
 TV_COMPILER_SETTING(kDirectory, cache_dir, {}, .of_user = false, .in_key = false)
 
-// Of dumps; "": none.
+// Where dumps are written; "": nowhere.
 TV_COMPILER_SETTING(kDirectory, debug_dir, {},
   .of_user = false, .in_key = false,
   .flags = {{"--debugDir", "Write graphs, tactics and kernels there"}})

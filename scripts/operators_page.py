@@ -41,9 +41,9 @@ its poles, whole x below 0, where eager gives what rounding left of 1 / sin(πx)
 (stride 0), channels last, or hold infinities, NaN or denormals (`tests/opinfo/opinfo_forms.py`
 lists what is open there). The errors of operators are in [accuracy.md](accuracy.md).
 
-The first table is of lavapipe: every sample at float32 and every gradient, in one run on 2026-11-22
-on vectors of 8 lanes; at every other type one sample of each entry and up to three of some, chosen
-by hash, in earlier runs. `make test-all` runs all of them.
+The first table is of lavapipe, on vectors of 8 lanes: every sample at float32 and every gradient,
+in one run on 2026-11-22; at every other type one sample of each entry and up to three of some,
+chosen by hash, in other runs. `make test-all` runs all of them.
 """
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Writes what is made of csrc/settings_table.h and kept as text: the tables of docs/settings.md,
-the fields of Settings in python/torch_vulkan/_base/settings.py, and vkexec's flags in
-docs/vkexec.md and its man page.
+the fields of Settings in python/torch_vulkan/_base/settings.py, the compile service's copies of
+rows, and vkexec's flags in docs/vkexec.md and its man page.
 Build first, then `PYTHONPATH=python python scripts/settings_page.py`."""
 
 import re
@@ -14,6 +14,7 @@ from torch_vulkan._base.setting_checks import KINDS, ROWS, Row
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "settings.md"
 SOURCE = ROOT / "python" / "torch_vulkan" / "_base" / "settings.py"
+SERVICE = ROOT / "python/torch_vulkan/_service/messages/build_settings.py"
 COMMAND = ROOT / "docs" / "vkexec.md"
 MANUAL = ROOT / "docs" / "man" / "vkexec.1"
 
@@ -65,6 +66,19 @@ def fields(text: str) -> str:
         lines.append(f"    {row.name}: {KINDS[row.kind].annotation} = {value}\n")
     return re.sub(r"(    # --- fields ---\n).*?(    # --- end of fields ---\n)",
                   lambda match: match[1] + "".join(lines) + match[2], text, flags=re.S)
+
+
+def service_rows(text: str) -> str:
+    """The source with the rows that it names as they are now."""
+    def now(match: re.Match) -> str:
+        row = ROWS[match[1]]
+        values = [[]] if row.kind == "Precisions" else [row.default, row.low]
+        if row.kind == "Integer" and row.high != 2**63 - 1:
+            values.append(row.high)
+        return f'    "{row.name}": Setting({", ".join(map(repr, values))}),\n'
+
+    rows = re.search(r"    # --- rows ---\n(.*?)    # --- end of rows ---\n", text, re.S)[1]
+    return text.replace(rows, re.sub(r' +"(\w+)": .*\n', now, rows))
 
 
 def said(*command: str) -> tuple[str, str]:
@@ -137,7 +151,8 @@ def manual(text: str) -> str:
     return text
 
 
-WRITTEN = ((PAGE, page), (SOURCE, fields), (COMMAND, flags), (MANUAL, manual))
+WRITTEN = ((PAGE, page), (SOURCE, fields), (SERVICE, service_rows), (COMMAND, flags),
+           (MANUAL, manual))
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The test suite, after scripts/setup.sh --tests. --all: the slow tests too, and what the sanitizers
-# and the fuzzers see, which continuous integration runs for each commit (scripts/slice.sh).
+# and the fuzzers see, of which continuous integration runs as much as time permits (scripts/slice.sh).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 slow=(-m "not slow")

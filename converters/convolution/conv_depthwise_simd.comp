@@ -21,18 +21,18 @@ uint tap_offset(uint kd, uint kh, uint kw) {
 }
 
 void main() {
-  const uint t = lane_uniform(gl_WorkGroupID.x), z = lane_uniform(gl_WorkGroupID.y);
+  const uint t = simd_uniform(gl_WorkGroupID.x), z = simd_uniform(gl_WorkGroupID.y);
   const uint channel = z % oc_count, lane = gl_SubgroupInvocationID;
-  tv_ref_f32 px = lane_at(x_ptr, z / multiplier * plane + t * (2u * LANES));
-  tv_ref_f32 pw = lane_at(w_ptr, channel * (KD * KH * KW));
+  tv_ref_f32 px = simd_at(x_ptr, z / multiplier * plane + t * (2u * LANES));
+  tv_ref_f32 pw = simd_at(w_ptr, channel * (KD * KH * KW));
   float a = 0.0, b = 0.0;
-  LANE_UNROLL for (uint kd = 0u; kd < KD; kd++) {
-    LANE_UNROLL for (uint kh = 0u; kh < KH; kh++) {
-      LANE_UNROLL for (uint kw = 0u; kw < KW; kw++) {
-        const float w = lane_scalar(pw, (kd * KH + kh) * KW + kw);
-        tv_ref_f32 p = lane_at(px, tap_offset(kd, kh, kw));
-        a = fma(w, lane_load(p), a);
-        b = fma(w, lane_load(lane_at(p, LANES)), b);
+  SIMD_UNROLL for (uint kd = 0u; kd < KD; kd++) {
+    SIMD_UNROLL for (uint kh = 0u; kh < KH; kh++) {
+      SIMD_UNROLL for (uint kw = 0u; kw < KW; kw++) {
+        const float w = simd_scalar(pw, (kd * KH + kh) * KW + kw);
+        tv_ref_f32 p = simd_at(px, tap_offset(kd, kh, kw));
+        a = fma(w, simd_load(p), a);
+        b = fma(w, simd_load(simd_at(p, LANES)), b);
       }
     }
   }

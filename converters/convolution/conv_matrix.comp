@@ -84,7 +84,7 @@ void find_tile() {
   m0 = gl_WorkGroupID.y * BM;
 }
 
-#include "conv_matrix_stash.glsl"
+#include "conv_matrix_staging.glsl"
 #include "conv_matrix_multiply.glsl"
 
 void main() {

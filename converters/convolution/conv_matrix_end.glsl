@@ -228,7 +228,7 @@ void redo(uint g, uint m0, uint c0, uint again) {
 #endif
 
 // What all sums of the workgroup are to be multiplied by, and what the pixels were like: brings the
-// sums acc of every group of subgroups (`top`, `least`: conv_matrix_stash.glsl) to one power of
+// sums acc of every group of subgroups (`top`, `least`: conv_matrix_staging.glsl) to one power of
 // two.
 #if DYNAMIC_SCALE
 #define FIND_RANGE(x, acc, top, least, warp, lane)                                              \

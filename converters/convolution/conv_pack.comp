@@ -14,22 +14,22 @@
 #if TAPS
 
 void main() {
-  const uint m = lane_uniform(gl_WorkGroupID.y), g = lane_uniform(gl_WorkGroupID.z);
-  const uint first = lane_uniform(gl_WorkGroupID.x) * (2u * LANES);
-  tv_ref_f32 from = lane_at(w_ptr, g * w_g + m * w_oc + min(first, ic_count - 2u * LANES) * TAPS);
+  const uint m = simd_uniform(gl_WorkGroupID.y), g = simd_uniform(gl_WorkGroupID.z);
+  const uint first = simd_uniform(gl_WorkGroupID.x) * (2u * LANES);
+  tv_ref_f32 from = simd_at(w_ptr, g * w_g + m * w_oc + min(first, ic_count - 2u * LANES) * TAPS);
   vec4 x[2u * LANES * TAPS / 4u];
-  LANE_UNROLL for (uint i = 0u; i < 2u * LANES * TAPS / 4u; i++) x[i] = lane_vec4(from, i);
+  SIMD_UNROLL for (uint i = 0u; i < 2u * LANES * TAPS / 4u; i++) x[i] = simd_vec4(from, i);
   const uint lane = gl_SubgroupInvocationID;
   const uint to = (g * oc_count + m) * k_padded + first;
-  LANE_UNROLL for (uint tap = 0u; tap < TAPS; tap++) {
+  SIMD_UNROLL for (uint tap = 0u; tap < TAPS; tap++) {
     float a = 0.0, b = 0.0;
-    LANE_UNROLL for (uint i = 0u; i < LANES; i++) {
+    SIMD_UNROLL for (uint i = 0u; i < LANES; i++) {
       const uint left = i * TAPS + tap, right = left + LANES * TAPS;
       const bool here = lane == i && first < ic_count;
       a = mix(a, x[left / 4u][left % 4u], here);
       b = mix(b, x[right / 4u][right % 4u], here);
     }
-    lane_release(lane_store2(lane_at(y_ptr, to + tap * channels), a, b));
+    simd_release(simd_store2(simd_at(y_ptr, to + tap * channels), a, b));
   }
 }
 
@@ -67,7 +67,7 @@ void main() {
 #if WHOLE
   for (uint i = 0u; i < RUNS; i++) {
     const uint k = min((gl_WorkGroupID.x * RUNS + i) * (2u * LANES), k_padded - 2u * LANES);
-    lane_release(lane_store2(lane_at(y_ptr, to + k), element(from, oc, k + lane),
+    simd_release(simd_store2(simd_at(y_ptr, to + k), element(from, oc, k + lane),
                              element(from, oc, k + LANES + lane)));
   }
 #else

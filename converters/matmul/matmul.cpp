@@ -64,21 +64,21 @@ Tactic simd_tactic(const NodeContext& c, Builder& b, const Product& p) {
   const bool flat_batch = p.batch.sizes.size() <= 1;
   const bool wide = p.n.bounds(c.graph.symbols).first >= tile.cols();
   const ValueId a = c.node.input("a"), w = c.node.input("b");
-  SimdProduct lane{.rows = p.m, .col_tiles = ceil_div(p.n, tile.cols()), .batch = p.batch.count()};
+  SimdProduct simd{.rows = p.m, .col_tiles = ceil_div(p.n, tile.cols()), .batch = p.batch.count()};
 
   const bool as_it_lies = k && flat_batch && c.dtype("a") == DType::kF32 && p.a_k == Expr(1);
   const int64_t multiple = as_it_lies ? 1 : k ? kSimdSegment : kSimdSymbolicSteps;
   const Expr padded_k = round_up(p.k, multiple);
   if (as_it_lies) {
-    lane.a = a;
-    lane.a_m = p.a_m;
-    lane.a_z = first_or_zero(p.batch.a);
-    lane.rest = *k % kSimdSegment;
+    simd.a = a;
+    simd.a_m = p.a_m;
+    simd.a_z = first_or_zero(p.batch.a);
+    simd.rest = *k % kSimdSegment;
   } else {
-    lane.a = add_pack(c, b, "rows", {a, p.m, p.k, p.a_m, p.a_k}, p.batch, p.batch.a,
+    simd.a = add_pack(c, b, "rows", {a, p.m, p.k, p.a_m, p.a_k}, p.batch, p.batch.a,
                       {.width = kSimdSegment, .cols_multiple = multiple}, tactic.steps);
-    lane.a_m = padded_k;
-    lane.a_z = p.m * padded_k;
+    simd.a_m = padded_k;
+    simd.a_z = p.m * padded_k;
   }
   const bool direct = padded_k == p.k && flat_batch && wide && c.dtype("b") == DType::kF32 &&
                       p.b_n == Expr(1) && !b.is_constant(w);
@@ -86,31 +86,31 @@ Tactic simd_tactic(const NodeContext& c, Builder& b, const Product& p) {
   const bool ends_in_output =
       k && wide && simd_epilogue_fits(c, b) && (!direct || c.node.epilogue_inputs.empty());
   if (direct) {
-    lane.b = w;
-    lane.b_k = p.b_k;
-    lane.b_z = first_or_zero(p.batch.b);
-    lane.b_tile = tile.cols();
-    lane.b_last = p.n - tile.cols();
+    simd.b = w;
+    simd.b_k = p.b_k;
+    simd.b_z = first_or_zero(p.batch.b);
+    simd.b_tile = tile.cols();
+    simd.b_last = p.n - tile.cols();
   } else {
-    lane.b = add_pack(
+    simd.b = add_pack(
         c, b, "columns", {w, p.k, p.n, p.b_k, p.b_n}, p.batch, p.batch.b,
         {.width = tile.cols(), .rows_multiple = multiple, .tiled = true, .moved = ends_in_output},
         tactic.steps);
-    lane.b_k = tile.cols();
-    lane.b_tile = padded_k * tile.cols();
-    lane.b_z = lane.col_tiles * lane.b_tile;
-    lane.b_last = (lane.col_tiles - 1) * lane.b_tile;
+    simd.b_k = tile.cols();
+    simd.b_tile = padded_k * tile.cols();
+    simd.b_z = simd.col_tiles * simd.b_tile;
+    simd.b_last = (simd.col_tiles - 1) * simd.b_tile;
   }
-  if (!k) lane.steps = p.k;
+  if (!k) simd.steps = p.k;
   const int64_t covered = k ? *k : kSymbolicSteps;
-  lane.count = static_cast<size_t>((covered + kSimdSegment - 1) / kSimdSegment);
+  simd.count = static_cast<size_t>((covered + kSimdSegment - 1) / kSimdSegment);
   if (ends_in_output) {
-    add_simd_product(c, b, lane, SimdEpilogue{p.n}, tactic.steps);
+    add_simd_product(c, b, simd, SimdEpilogue{p.n}, tactic.steps);
     return tactic;
   }
-  const SimdSums sums = add_simd_product(c, b, lane, tactic.steps);
+  const SimdSums sums = add_simd_product(c, b, simd, tactic.steps);
   add_simd_finish(c, sums,
-                  {.rows = p.m, .batch = lane.batch, .columns = {.count = p.n, .moved = direct}},
+                  {.rows = p.m, .batch = simd.batch, .columns = {.count = p.n, .moved = direct}},
                   tactic.steps);
   return tactic;
 }

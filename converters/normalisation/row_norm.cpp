@@ -49,11 +49,11 @@ void emit(const NodeContext& c, Builder& b, const Norm& norm) {
                        .passes = kPasses,
                        .vectors = fours ? whole_vectors(norm.count) : 0};
   Step step = base;
-  Tactic lane{.name = "row_norm_simd"};
-  lane.refusal = norm.groups ? "weights are per channel"
+  Tactic simd{.name = "row_norm_simd"};
+  simd.refusal = norm.groups ? "weights are per channel"
                              : make_row_simd(c, shape, norm.rows, norm.count, step);
-  lane.steps = {step};
-  tactics.push_back(std::move(lane));
+  simd.steps = {step};
+  tactics.push_back(std::move(simd));
   for (const RowStrategy& strategy : row_strategies(c.device, shape)) {
     Step step = base;
     strategy.apply(step, norm.rows, norm.count * kPasses);

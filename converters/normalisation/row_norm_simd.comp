@@ -18,14 +18,14 @@ float load_row(uint start, out float v[BLOCKS][2]) {
   float sum = 0.0;
   [[unroll]] for (uint b = 0u; b < BLOCKS; b++) {
     [[unroll]] for (uint h = 0u; h < 2u; h++) {
-      v[b][h] = x_lane(start + column_of(b) + h * LANES);
+      v[b][h] = x_simd(start + column_of(b) + h * LANES);
       sum += mix(v[b][h], 0.0, repeats(b, h));
     }
   }
 #if RMS
   return 0.0;
 #else
-  const float center = tv_div(lane_sum(sum), float(count));
+  const float center = tv_div(simd_sum(sum), float(count));
   [[unroll]] for (uint b = 0u; b < BLOCKS; b++) {
     [[unroll]] for (uint h = 0u; h < 2u; h++) v[b][h] -= center;
   }
@@ -42,31 +42,31 @@ float inverse_of(float v[BLOCKS][2]) {
       spread = fma(d, d, spread);
     }
   }
-  return tv_rsqrt(tv_div(lane_sum(spread), float(count)) + eps);
+  return tv_rsqrt(tv_div(simd_sum(spread), float(count)) + eps);
 }
 
-lane_held store_block(uint start, uint column, float left, float right) {
+simd_held store_block(uint start, uint column, float left, float right) {
 #if WEIGHT
-  left *= w_lane(column);
-  right *= w_lane(column + LANES);
+  left *= w_simd(column);
+  right *= w_simd(column + LANES);
 #endif
 #if BIAS
-  left += b_lane(column);
-  right += b_lane(column + LANES);
+  left += b_simd(column);
+  right += b_simd(column + LANES);
 #endif
-  return y_lane_store2(start + column, left, right);
+  return y_simd_store2(start + column, left, right);
 }
 
 void main() {
-  const uint row = lane_uniform(gl_WorkGroupID.x), start = row * count;
+  const uint row = simd_uniform(gl_WorkGroupID.x), start = row * count;
   float v[BLOCKS][2];
   const float center = load_row(start, v), inverse = inverse_of(v);
-  lane_held held[BLOCKS];
+  simd_held held[BLOCKS];
   [[unroll]] for (uint b = 0u; b < BLOCKS; b++) {
     held[b] = store_block(start, column_of(b), v[b][0] * inverse, v[b][1] * inverse);
   }
-  LANE_WAIT
-  [[unroll]] for (uint b = 0u; b < BLOCKS; b++) y_lane_release(held[b]);
+  SIMD_WAIT
+  [[unroll]] for (uint b = 0u; b < BLOCKS; b++) y_simd_release(held[b]);
 
   if (gl_SubgroupInvocationID == 0u) {
 #if MEAN

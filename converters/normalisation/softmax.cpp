@@ -33,10 +33,10 @@ void emit(const NodeContext& c, Builder& b, const DimSplit& split, const Step& b
   std::vector<Tactic> tactics;
   if (base.kernel == "softmax") {
     Step step = base;
-    Tactic lane{.name = "softmax_simd"};
-    lane.refusal = make_row_simd(c, shape, rows, split.size, step);
-    lane.steps = {step};
-    tactics.push_back(std::move(lane));
+    Tactic simd{.name = "softmax_simd"};
+    simd.refusal = make_row_simd(c, shape, rows, split.size, step);
+    simd.steps = {step};
+    tactics.push_back(std::move(simd));
   }
   for (const RowStrategy& strategy : row_strategies(c.device, shape)) {
     Step step = base;

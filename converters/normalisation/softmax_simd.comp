@@ -13,17 +13,17 @@ float result(float e, float by) {
 }
 
 void main() {
-  const uint start = lane_uniform(gl_WorkGroupID.x) * count;
+  const uint start = simd_uniform(gl_WorkGroupID.x) * count;
   const uint last = count - WIDE, repeated = (BLOCKS - 1u) * WIDE - last;
   float v[BLOCKS][2];
   float peak = uintBitsToFloat(0xff800000u);
   [[unroll]] for (uint b = 0u; b < BLOCKS; b++) {
     const uint at = start + (b == BLOCKS - 1u ? last : b * WIDE);
-    v[b][0] = float(x_lane(at));
-    v[b][1] = float(x_lane(at + LANES));
+    v[b][0] = float(x_simd(at));
+    v[b][1] = float(x_simd(at + LANES));
     peak = max(peak, max(v[b][0], v[b][1]));
   }
-  peak = lane_max(peak);
+  peak = simd_max(peak);
 
   float sum = 0.0;
   [[unroll]] for (uint b = 0u; b < BLOCKS; b++) {
@@ -38,17 +38,17 @@ void main() {
 #endif
     }
   }
-  sum = lane_sum(sum);
+  sum = simd_sum(sum);
 #if LOG
   const float by = tv_log(sum);
 #else
   const float by = tv_div(1.0, sum);
 #endif
-  lane_held held[BLOCKS];
+  simd_held held[BLOCKS];
   [[unroll]] for (uint b = 0u; b < BLOCKS; b++) {
     const uint at = start + (b == BLOCKS - 1u ? last : b * WIDE);
-    held[b] = y_lane_store2(at, y_T(result(v[b][0], by)), y_T(result(v[b][1], by)));
+    held[b] = y_simd_store2(at, y_T(result(v[b][0], by)), y_T(result(v[b][1], by)));
   }
-  LANE_WAIT
-  [[unroll]] for (uint b = 0u; b < BLOCKS; b++) y_lane_release(held[b]);
+  SIMD_WAIT
+  [[unroll]] for (uint b = 0u; b < BLOCKS; b++) y_simd_release(held[b]);
 }

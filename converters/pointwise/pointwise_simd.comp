@@ -6,13 +6,13 @@ const uint HELD = min(RUNS, 8u);  // stores that wait together
 
 void main() {
   const uint run = RUNS * 2u * LANES;
-  const uint first = min(lane_uniform(gl_WorkGroupID.x) * run, numel - run);
+  const uint first = min(simd_uniform(gl_WorkGroupID.x) * run, numel - run);
   [[unroll]] for (uint k = 0u; k < RUNS; k += HELD) {
-    lane_held held[HELD][TV_HELD];
+    simd_held held[HELD][TV_HELD];
     [[unroll]] for (uint j = 0u; j < HELD; j++) {
-      tv_pointwise_lanes(first + (k + j) * (2u * LANES), held[j]);
+      tv_pointwise_simd(first + (k + j) * (2u * LANES), held[j]);
     }
-    LANE_WAIT
+    SIMD_WAIT
     [[unroll]] for (uint j = 0u; j < HELD; j++) tv_pointwise_release(held[j]);
   }
 }

@@ -13,9 +13,9 @@
 // Grid: (ceil(batch / ROWS), TILES).
 
 #if SMALL_GRID
-#define UNIFORM(id) lane_uniform_small(id)
+#define UNIFORM(id) simd_uniform_small(id)
 #else
-#define UNIFORM(id) lane_uniform(id)
+#define UNIFORM(id) simd_uniform(id)
 #endif
 #define HAS_CELL (KIND == LSTM || KIND == RESET)
 
@@ -26,25 +26,25 @@ float acc[GATES][ROWS][2];
 
 /// Sets acc to the product of `vector` with the COUNT rows.
 void multiply(uint tile, uint row[ROWS]) {
-  tv_ref_f32 pw = lane_at(weight_ptr, (tile * H + k_0) * (WIDTH * GATES));
+  tv_ref_f32 pw = simd_at(weight_ptr, (tile * H + k_0) * (WIDTH * GATES));
   [[unroll]] for (uint g = 0u; g < GATES; g++) {
     [[unroll]] for (uint i = 0u; i < ROWS; i++) acc[g][i][0] = acc[g][i][1] = 0.0;
   }
-  LANE_UNROLL for (uint s = 0u; s < COUNT; s += SEGMENT) {
+  SIMD_UNROLL for (uint s = 0u; s < COUNT; s += SEGMENT) {
     float part[GATES][ROWS][2];  // of a segment: keeps the rounding error of long sums small
     [[unroll]] for (uint g = 0u; g < GATES; g++) {
       [[unroll]] for (uint i = 0u; i < ROWS; i++) part[g][i][0] = part[g][i][1] = 0.0;
     }
-    LANE_UNROLL for (uint k4 = 0u; k4 < SEGMENT / 4u; k4++) {
+    SIMD_UNROLL for (uint k4 = 0u; k4 < SEGMENT / 4u; k4++) {
       if (s + 4u * k4 >= COUNT) break;
       vec4 h[ROWS];
       [[unroll]] for (uint i = 0u; i < ROWS; i++) {
-        h[i] = lane_vec4(lane_at(vector_ptr, row[i] * H + k_0), s / 4u + k4);
+        h[i] = simd_vec4(simd_at(vector_ptr, row[i] * H + k_0), s / 4u + k4);
       }
       [[unroll]] for (uint k = 0u; k < 4u; k++) {
         [[unroll]] for (uint g = 0u; g < GATES; g++) {
-          tv_ref_f32 p = lane_at(pw, ((s + 4u * k4 + k) * GATES + g) * WIDTH);
-          const float w0 = lane_load(p), w1 = lane_load(lane_at(p, LANES));
+          tv_ref_f32 p = simd_at(pw, ((s + 4u * k4 + k) * GATES + g) * WIDTH);
+          const float w0 = simd_load(p), w1 = simd_load(simd_at(p, LANES));
           [[unroll]] for (uint i = 0u; i < ROWS; i++) {
             part[g][i][0] = fma(h[i][k], w0, part[g][i][0]);
             part[g][i][1] = fma(h[i][k], w1, part[g][i][1]);
@@ -58,13 +58,13 @@ void multiply(uint tile, uint row[ROWS]) {
         acc[g][i][1] += part[g][i][1];
       }
     }
-    LANE_WAIT  // the driver's time to compile grows with the square of the loads in a block
+    SIMD_WAIT  // the driver's time to compile grows with the square of the loads in a block
   }
 }
 
 #if ADD
 tv_ref_f32 sums_of(uint tile, uint row, uint g) {
-  return lane_at(sums_ptr, ((row * GATES + g) * TILES + tile) * WIDTH);
+  return simd_at(sums_ptr, ((row * GATES + g) * TILES + tile) * WIDTH);
 }
 #endif
 
@@ -72,7 +72,7 @@ tv_ref_f32 sums_of(uint tile, uint row, uint g) {
 /// Element i of gates, for lane 0; the next lanes get the next ones.
 float gate_input(uint i) {
 #if PLAIN_GATES
-  return lane_load(lane_at(gates_ptr, i));
+  return simd_load(simd_at(gates_ptr, i));
 #else
   return float(gates_raw(i + gl_SubgroupInvocationID));
 #endif
@@ -81,7 +81,7 @@ float gate_input(uint i) {
 #if BIAS
 float bias_of(uint i) {
 #if PLAIN_BIAS
-  return lane_load(lane_at(bias_ptr, i));
+  return simd_load(simd_at(bias_ptr, i));
 #else
   return float(bias_load(i + gl_SubgroupInvocationID));
 #endif
@@ -92,18 +92,18 @@ float bias_of(uint i) {
 /// x, sum: the parts of each gate.
 vec2 results(uint at, float x[GATES], float sum[GATES]) {
 #if KIND == LSTM
-  const float cell = tv_sigmoid(x[1] + sum[1]) * lane_load(lane_at(cell_ptr, at)) +
+  const float cell = tv_sigmoid(x[1] + sum[1]) * simd_load(simd_at(cell_ptr, at)) +
                      tv_sigmoid(x[0] + sum[0]) * tv_tanh(x[2] + sum[2]);
   return vec2(tv_sigmoid(x[3] + sum[3]) * tv_tanh(cell), cell);
 #elif KIND == GRU
   const float r = tv_sigmoid(x[0] + sum[0]), z = tv_sigmoid(x[1] + sum[1]);
   const float n = tv_tanh(x[2] + r * sum[2]);
-  return vec2((1.0 - z) * n + z * lane_load(lane_at(before_ptr, at)), 0.0);
+  return vec2((1.0 - z) * n + z * simd_load(simd_at(before_ptr, at)), 0.0);
 #elif KIND == RESET
-  const float before = lane_load(lane_at(before_ptr, at));
+  const float before = simd_load(simd_at(before_ptr, at));
   return vec2(tv_sigmoid(x[0] + sum[0]) * before, tv_sigmoid(x[1] + sum[1]));
 #elif KIND == NEW
-  const float z = lane_load(lane_at(update_ptr, at)), before = lane_load(lane_at(before_ptr, at));
+  const float z = simd_load(simd_at(update_ptr, at)), before = simd_load(simd_at(before_ptr, at));
   return vec2((1.0 - z) * tv_tanh(x[0] + sum[0]) + z * before, 0.0);
 #elif KIND == TANH
   return vec2(tv_tanh(x[0] + sum[0]), 0.0);
@@ -131,28 +131,28 @@ void finish(uint unit, uint row[ROWS]) {
       c[i][half_] = made.y;
     }
   }
-  lane_held held_h[ROWS], held_c[ROWS], held_y[ROWS];
+  simd_held held_h[ROWS], held_c[ROWS], held_y[ROWS];
   [[unroll]] for (uint i = 0u; i < ROWS; i++) {
     const uint at = row[i] * H + unit;
-    held_h[i] = lane_store2(lane_at(hidden_out_ptr, at), h[i][0], h[i][1]);
+    held_h[i] = simd_store2(simd_at(hidden_out_ptr, at), h[i][0], h[i][1]);
 #if HAS_CELL
-    held_c[i] = lane_store2(lane_at(cell_out_ptr, at), c[i][0], c[i][1]);
+    held_c[i] = simd_store2(simd_at(cell_out_ptr, at), c[i][0], c[i][1]);
 #endif
 #if HAS_Y && PLAIN_Y
-    held_y[i] = lane_store2(lane_at(y_ptr, y_0 + at), h[i][0], h[i][1]);
+    held_y[i] = simd_store2(simd_at(y_ptr, y_0 + at), h[i][0], h[i][1]);
 #elif HAS_Y
     y_store(y_0 + at + gl_SubgroupInvocationID, h[i][0]);
     y_store(y_0 + at + LANES + gl_SubgroupInvocationID, h[i][1]);
 #endif
   }
-  LANE_WAIT
+  SIMD_WAIT
   [[unroll]] for (uint i = 0u; i < ROWS; i++) {
-    lane_release(held_h[i]);
+    simd_release(held_h[i]);
 #if HAS_CELL
-    lane_release(held_c[i]);
+    simd_release(held_c[i]);
 #endif
 #if HAS_Y && PLAIN_Y
-    lane_release(held_y[i]);
+    simd_release(held_y[i]);
 #endif
   }
 }
@@ -167,23 +167,23 @@ void main() {
   [[unroll]] for (uint g = 0u; g < GATES; g++) {
     [[unroll]] for (uint i = 0u; i < ROWS; i++) {
       tv_ref_f32 p = sums_of(tile, row[i], g);
-      acc[g][i][0] += mix(lane_load(p), 0.0, k_0 == 0u);
-      acc[g][i][1] += mix(lane_load(lane_at(p, LANES)), 0.0, k_0 == 0u);
+      acc[g][i][0] += mix(simd_load(p), 0.0, k_0 == 0u);
+      acc[g][i][1] += mix(simd_load(simd_at(p, LANES)), 0.0, k_0 == 0u);
     }
   }
 #endif
 #if LAST
   finish(min(tile * WIDTH, H - WIDTH), row);
 #else
-  lane_held held[GATES][ROWS];
+  simd_held held[GATES][ROWS];
   [[unroll]] for (uint g = 0u; g < GATES; g++) {
     [[unroll]] for (uint i = 0u; i < ROWS; i++) {
-      held[g][i] = lane_store2(sums_of(tile, row[i], g), acc[g][i][0], acc[g][i][1]);
+      held[g][i] = simd_store2(sums_of(tile, row[i], g), acc[g][i][0], acc[g][i][1]);
     }
   }
-  LANE_WAIT
+  SIMD_WAIT
   [[unroll]] for (uint g = 0u; g < GATES; g++) {
-    [[unroll]] for (uint i = 0u; i < ROWS; i++) lane_release(held[g][i]);
+    [[unroll]] for (uint i = 0u; i < ROWS; i++) simd_release(held[g][i]);
   }
 #endif
 }

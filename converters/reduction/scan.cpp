@@ -59,11 +59,11 @@ void convert(const NodeContext& c, Builder& b, const Scan& scan) {
             .params = {param("rows", lines), param("count", at.size), param("inner", at.inner)}};
   if (indices) base.operands.push_back(dst("idx", c.node.outputs[1]));
 
-  Step lane = base;
-  lane.defines.insert(lane.defines.end(),
-                      {{"PER_INVOCATION", "1"}, {"UNROLL", std::to_string(kUnroll)}});
-  lane.grid = one_each(lines, 64);
-  lane.iterations = ceil_div(at.size, kUnroll) + kUnroll;
+  Step serial = base;
+  serial.defines.insert(serial.defines.end(),
+                        {{"PER_INVOCATION", "1"}, {"UNROLL", std::to_string(kUnroll)}});
+  serial.grid = one_each(lines, 64);
+  serial.iterations = ceil_div(at.size, kUnroll) + kUnroll;
   Step group = base;
   const uint32_t local = group_size(c.device);
   group.defines.insert(group.defines.end(),
@@ -75,7 +75,7 @@ void convert(const NodeContext& c, Builder& b, const Scan& scan) {
   const int64_t most = c.device.max_loop_iterations();
   const bool too_long = at.size.bounds(c.graph.symbols).second / kUnroll >= most - kUnroll;
   const bool few = typical(c.graph, lines) < kManyLines && typical(c.graph, at.size) >= 64;
-  const Tactic by_invocation{.name = "scan_invocation", .steps = {lane}};
+  const Tactic by_invocation{.name = "scan_invocation", .steps = {serial}};
   const Tactic by_group{.name = "scan_group" + std::to_string(local), .steps = {group}};
   if (too_long || (few && !c.device.is_cpu())) {
     b.emit({by_group, by_invocation});

@@ -293,40 +293,40 @@ std::string element_accessors(const KernelOperand& x, const KernelRequest& reque
 namespace {
 
 /// Elements i … i + LANES - 1 for a uniform i, where they lie in one run of the storage.
-std::string lane_load(const KernelOperand& x, const Expr& simd_row) {
+std::string simd_load(const KernelOperand& x, const Expr& simd_row) {
   const std::string& n = x.name;
-  std::string text = n + "_T " + n + "_lane(uint i) { return ";
+  std::string text = n + "_T " + n + "_simd(uint i) { return ";
   const bool constant = x.shape.empty() || x.strides.back() == Expr(0);
   const bool whole_runs = x.shape.empty() || mod(x.shape.back(), simd_row) == Expr(0);
   if (x.dtype == DType::kF32 && whole_runs && constant) {
     text += n + "_raw(" + n + "_index(i))";
   } else if (x.dtype == DType::kF32 && whole_runs && x.strides.back() == Expr(1)) {
-    text += "lane_load(lane_at(" + n + "_ptr, " + n + "_index(i)))";
+    text += "simd_load(simd_at(" + n + "_ptr, " + n + "_index(i)))";
   } else {
     text += n + "_load(i + gl_SubgroupInvocationID)";
   }
   return text + "; }\n";
 }
 
-/// As lane_load, through the prologue.
-std::string lane_prologue(const KernelOperand& x, const KernelRequest& request) {
-  return x.name + "_T " + x.name + "_lane(uint i) { " + x.name + "_T r; " + x.name + "_prologue(" +
-         parameter_list(x, request, "_lane(i)") + "r); return r; }\n";
+/// As simd_load, through the prologue.
+std::string simd_prologue(const KernelOperand& x, const KernelRequest& request) {
+  return x.name + "_T " + x.name + "_simd(uint i) { " + x.name + "_T r; " + x.name + "_prologue(" +
+         parameter_list(x, request, "_simd(i)") + "r); return r; }\n";
 }
 
 /// Elements i … i + 2 * LANES - 1 for a uniform i, through the epilogue: computed by
-/// <name>_lane_store2, in memory after <name>_lane_release.
-std::string lane_store(const KernelOperand& x, const KernelRequest& request) {
+/// <name>_simd_store2, in memory after <name>_simd_release.
+std::string simd_store(const KernelOperand& x, const KernelRequest& request) {
   const std::string& n = x.name;
   const std::string type = glsl_type(x.dtype);
-  std::string text = "lane_held " + n + "_lane_store2(uint i, " + n + "_T a, " + n + "_T b) {\n  " +
+  std::string text = "simd_held " + n + "_simd_store2(uint i, " + n + "_T a, " + n + "_T b) {\n  " +
                      type + " r, s;\n";
   if (x.program != nullptr) {
     for (const auto& [from, to, at] : {std::array<const char*, 3>{"a", "r", "i"},
                                        std::array<const char*, 3>{"b", "s", "i + LANES"}}) {
       text += "  " + n + "_epilogue(" + from;
       for (uint32_t k : x.program_inputs) {
-        text += ", " + request.operands.at(k).name + "_lane(" + at + ")";
+        text += ", " + request.operands.at(k).name + "_simd(" + at + ")";
       }
       text += std::string(", ") + to + ");\n";
     }
@@ -334,25 +334,25 @@ std::string lane_store(const KernelOperand& x, const KernelRequest& request) {
     text += "  r = a; s = b;\n";
   }
   if (x.dtype == DType::kF32 && is_dense(x)) {
-    return text + "  return lane_store2(lane_at(" + n + "_ptr, i), r, s);\n}\nvoid " + n +
-           "_lane_release(lane_held h) { lane_release(h); }\n";
+    return text + "  return simd_store2(simd_at(" + n + "_ptr, i), r, s);\n}\nvoid " + n +
+           "_simd_release(simd_held h) { simd_release(h); }\n";
   }
   const std::string store = x.program != nullptr ? "_store_result(i + " : "_store(i + ";
   return text + "  " + n + store + "gl_SubgroupInvocationID, r);\n  " + n + store +
-         "LANES + gl_SubgroupInvocationID, s);\n  return lane_held(0ul, 0ul);\n}\nvoid " + n +
-         "_lane_release(lane_held h) {}\n";
+         "LANES + gl_SubgroupInvocationID, s);\n  return simd_held(0ul, 0ul);\n}\nvoid " + n +
+         "_simd_release(simd_held h) {}\n";
 }
 
 }  // namespace
 
-std::string lane_accessors(const KernelOperand& x, const KernelRequest& request) {
+std::string simd_accessors(const KernelOperand& x, const KernelRequest& request) {
   const Expr& simd_row = request.step.simd_row;
   if (simd_row == Expr(0)) return "";
   std::string text;
   const bool is_prologue = x.program != nullptr && !x.write;
-  if (is_prologue) text += lane_prologue(x, request);
-  if (x.read && x.stored && !is_prologue) text += lane_load(x, simd_row);
-  if (x.write) text += lane_store(x, request);
+  if (is_prologue) text += simd_prologue(x, request);
+  if (x.read && x.stored && !is_prologue) text += simd_load(x, simd_row);
+  if (x.write) text += simd_store(x, request);
   return text;
 }
 

@@ -29,7 +29,7 @@ std::string element_accessors(const KernelOperand& operand, const KernelRequest&
 bool is_number(const KernelOperand& operand);
 std::string number_load(const KernelOperand& operand);
 
-/// <name>_lane, <name>_lane_store2: neighbours, one a lane, for kernels that include simd.glsl.
-std::string lane_accessors(const KernelOperand& operand, const KernelRequest& request);
+/// <name>_simd, <name>_simd_store2: neighbours, one a lane, for kernels that include simd.glsl.
+std::string simd_accessors(const KernelOperand& operand, const KernelRequest& request);
 
 }  // namespace tv

@@ -163,8 +163,8 @@ class KernelText {
     if (check_) include("check.glsl", prelude_);
     if (table_) {
       lanes_ = "#define LANES " + std::to_string(device_.subgroup_size) + "u\n" +
-               "#define LANE_LOOPS " + (lavapipe_wants_loops(device_) ? "1" : "0") + "\n" +
-               "#define LANE_LARGE_GRID " + (is_part_ ? "1" : "0") + "\n";
+               "#define SIMD_LOOPS " + (lavapipe_wants_loops(device_) ? "1" : "0") + "\n" +
+               "#define SIMD_LARGE_GRID " + (is_part_ ? "1" : "0") + "\n";
       include("simd.glsl", lanes_);
     }
     include(step_.kernel + ".comp", body_);
@@ -186,7 +186,7 @@ class KernelText {
   bool is_indexed(size_t k) const {
     const KernelOperand& x = request_.operands[k];
     if (k >= step_.operands.size() || request_.program || x.program) return true;
-    for (const char* accessor : {"_load", "_store", "_value", "_put", "_index", "_lane"}) {
+    for (const char* accessor : {"_load", "_store", "_value", "_put", "_index", "_simd"}) {
       if ((defines_ + body_).find(x.name + accessor) != std::string::npos) return true;
     }
     return false;
@@ -221,12 +221,12 @@ class KernelText {
         const bool once = is_read_once(k);
         elements_ += element_accessors(x, request_, once);
         if (once) first_ += "  " + number_load(x) + "\n";
-        if (table_) elements_ += lane_accessors(x, request_);
+        if (table_) elements_ += simd_accessors(x, request_);
       }
     }
     if (request_.program == nullptr) return;
     elements_ += pointwise_calls(request_);
-    if (table_) elements_ += pointwise_lanes(request_);
+    if (table_) elements_ += pointwise_simd(request_);
   }
 
   /// Calls the template's main from one that does something before and after it.

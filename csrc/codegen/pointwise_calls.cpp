@@ -85,7 +85,7 @@ std::string pointwise_calls(const KernelRequest& request) {
   return text + stores4 + "}\n" + pointwise_run(request, lanes, comma + outs);
 }
 
-std::string pointwise_lanes(const KernelRequest& request) {
+std::string pointwise_simd(const KernelRequest& request) {
   const PointwiseProgram& program = *request.program;
   std::string locals, first, second, stores, releases;
   const auto add = [](std::string& list, const std::string& item) {
@@ -93,20 +93,20 @@ std::string pointwise_lanes(const KernelRequest& request) {
   };
   for (size_t k = 0; k < program.inputs.size(); ++k) {
     const std::string n = std::to_string(k);
-    add(first, "in" + n + "_lane(i)");
-    add(second, "in" + n + "_lane(i + LANES)");
+    add(first, "in" + n + "_simd(i)");
+    add(second, "in" + n + "_simd(i + LANES)");
   }
   for (size_t k = 0; k < program.results.size(); ++k) {
     const std::string n = std::to_string(k);
     locals += "  out" + n + "_T r" + n + ", s" + n + ";\n";
     add(first, "r" + n);
     add(second, "s" + n);
-    stores += "  h[" + n + "] = out" + n + "_lane_store2(i, r" + n + ", s" + n + ");\n";
-    releases += "  out" + n + "_lane_release(h[" + n + "]);\n";
+    stores += "  h[" + n + "] = out" + n + "_simd_store2(i, r" + n + ", s" + n + ");\n";
+    releases += "  out" + n + "_simd_release(h[" + n + "]);\n";
   }
-  const std::string held = "lane_held h[" + std::to_string(program.results.size()) + "]";
+  const std::string held = "simd_held h[" + std::to_string(program.results.size()) + "]";
   return "#define TV_HELD " + std::to_string(program.results.size()) +
-         "\nvoid tv_pointwise_lanes(uint i, out " + held + ") {\n" + locals + "  tv_program(" +
+         "\nvoid tv_pointwise_simd(uint i, out " + held + ") {\n" + locals + "  tv_program(" +
          first + ");\n  tv_program(" + second + ");\n" + stores + "}\nvoid tv_pointwise_release(" +
          held + ") {\n" + releases + "}\n";
 }

@@ -11,8 +11,8 @@ namespace tv {
 /// and tv_pointwise_run where the step says how long a run is.
 std::string pointwise_calls(const KernelRequest& request);
 
-/// tv_pointwise_lanes(i, h): elements i … i + 2 * LANES - 1 for a uniform i, on CPU drivers;
+/// tv_pointwise_simd(i, h): elements i … i + 2 * LANES - 1 for a uniform i, on CPU drivers;
 /// tv_pointwise_release(h) stores them.
-std::string pointwise_lanes(const KernelRequest& request);
+std::string pointwise_simd(const KernelRequest& request);
 
 }  // namespace tv

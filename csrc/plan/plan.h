@@ -43,12 +43,12 @@ Plan plan(Graph graph, const Settings& settings, const DeviceProfile& device,
 /// converter says. Not to be built: only the sizes of its blocks mean something.
 Partition parts_as_if(const Plan& plan, const std::set<std::string>& operators);
 
-/// The Graph of parts.blocks[block] and what its parts stand for, for a frontend that knows more of
-/// its border: what it makes of it is planned as a whole, and built.
+/// The Graph of parts.blocks[block] and what its parts stand for. It is for a frontend that knows
+/// more about the block's border: it may change the Graph, plan it as a whole and build that.
 Block cut(const Plan& plan, size_t block, const Border& border);
 
-/// A graph whose outputs, by name, are what calibration observes of `graph` under these settings,
-/// in place of its own, but for inputs of it: to be planned and built with settings that permit no
+/// `graph` with other outputs: the values that calibration observes under these settings, by name,
+/// except those that are inputs. It is to be planned and built with settings that do not permit
 /// int8.
 Graph observed_by_calibration(Graph graph, const Settings& settings);
 
@@ -58,14 +58,15 @@ std::vector<CalibrationPoint> observed_points(const Graph& graph, const Settings
 /// A line for each node of a plan that refuses it: "model.py:4 aten::foo: no converter for …".
 std::vector<std::string> refusals(const Plan& plan);
 
-/// What becomes of each quantised tensor of parts.blocks[block].
+/// How each quantised tensor of parts.blocks[block] is read when the block is built by rule.
 std::vector<QuantisedFate> quantised_tensors(const Plan& plan, size_t block);
 
-/// How the weight of each product in parts.blocks[block] is read if settings.sparse_weights is set:
-/// by rule, which timing overrules where the optimization level permits it.
+/// How the weight of each product in parts.blocks[block] is read, by rule; nothing if
+/// settings.sparse_weights is not set. Timing overrules the rule where the optimization level
+/// permits it.
 std::vector<SparseFate> sparse_weights(const Plan& plan, size_t block);
 
-/// What becomes of each value of parts.blocks[block] that is written over an input.
+/// For each value of parts.blocks[block] that replaces an input: whether it is written in place.
 std::vector<WriteFate> written_inputs(const Plan& plan, size_t block);
 
 /// The weights of a graph that would be 2:4 sparse if their values were.

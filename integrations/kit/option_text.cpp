@@ -76,7 +76,7 @@ std::map<std::string, std::vector<onnx::DimRange>> profile_ranges(const cli::Nam
     const auto least = min.find(name), usual = opt.find(name);
     const bool all = least != min.end() && usual != opt.end();
     if (!all || least->second.size() != most.size() || usual->second.size() != most.size()) {
-      user_error("profile shapes of '" + name +
+      user_error("shape profile of '" + name +
                  "': want the same rank in profile_min_shapes, "
                  "profile_opt_shapes and profile_max_shapes");
     }
@@ -84,7 +84,7 @@ std::map<std::string, std::vector<onnx::DimRange>> profile_ranges(const cli::Nam
     for (size_t d = 0; d < most.size(); ++d) {
       dims.push_back({.min = least->second[d], .opt = usual->second[d], .max = most[d]});
       if (dims[d].min > dims[d].opt || dims[d].opt > dims[d].max) {
-        user_error("profile shapes of '" + name + "': want min ≤ opt ≤ max, got " +
+        user_error("shape profile of '" + name + "': want min ≤ opt ≤ max, got " +
                    cli::shape_text(least->second) + ", " + cli::shape_text(usual->second) + ", " +
                    cli::shape_text(most));
       }

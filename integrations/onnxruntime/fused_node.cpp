@@ -93,7 +93,7 @@ Computation::Computation() : OrtNodeComputeInfo{} {
 FusedNode::FusedNode(Wiring wiring, BuiltEngine built, std::shared_ptr<LayerLog> layers)
     : wiring_(std::move(wiring)), built_(std::move(built)), layers_(std::move(layers)) {}
 
-/// While a profile is written, each dispatch is timed, where the device can do that.
+/// While a trace is written, each dispatch is timed, where the device can do that.
 void FusedNode::run_engine(const Bound& bound, const std::vector<HostTensor>& reads,
                            const std::vector<HostTensor>& writes) const {
   Engine& engine = *built_.engine;

@@ -76,61 +76,6 @@ constexpr Refused kRefused[] = {
     {"truncate_long_and_double", "values keep their types between providers", true},
 };
 
-/// Operators of ONNX that no engine takes.
-constexpr const char* kLeftOperators[] = {
-    "Adagrad",
-    "Adam",
-    "ArrayFeatureExtractor",
-    "Bernoulli",
-    "Binarizer",
-    "CastMap",
-    "CategoryMapper",
-    "ConcatFromSequence",
-    "DictVectorizer",
-    "FeatureVectorizer",
-    "FlexAttention",
-    "Gradient",
-    "ImageDecoder",
-    "Imputer",
-    "LabelEncoder",
-    "LinearClassifier",
-    "LinearRegressor",
-    "MaxRoiPool",
-    "Momentum",
-    "Multinomial",
-    "NonMaxSuppression",
-    "Normalizer",
-    "OneHotEncoder",
-    "Optional",
-    "OptionalGetElement",
-    "OptionalHasElement",
-    "RandomNormal",
-    "RandomNormalLike",
-    "RandomUniform",
-    "RandomUniformLike",
-    "RegexFullMatch",
-    "SVMClassifier",
-    "SVMRegressor",
-    "Scaler",
-    "SequenceAt",
-    "SequenceConstruct",
-    "SequenceEmpty",
-    "SequenceErase",
-    "SequenceInsert",
-    "SequenceLength",
-    "SequenceMap",
-    "SplitToSequence",
-    "StringConcat",
-    "StringNormalizer",
-    "StringSplit",
-    "TfIdfVectorizer",
-    "TreeEnsemble",
-    "TreeEnsembleClassifier",
-    "TreeEnsembleRegressor",
-    "Unique",
-    "ZipMap",
-};
-
 /// Libraries of users' operators: each is loaded once in a process.
 void load_libraries(const std::string& paths) {
   static std::mutex mutex;
@@ -256,6 +201,32 @@ class Reader {
   }
 
   void add_own() {
+    add_device();
+    add_precisions();
+    add_caches();
+    add_models();
+    add_shapes();
+    readers_["op_types_to_exclude"] = [this](const auto& key, const auto& text) {
+      for (const std::string& item : option_items(text)) exclude(key, item);
+    };
+    readers_["extra_plugin_lib_paths"] = [](const auto&, const auto& text) {
+      load_libraries(text);
+    };
+    readers_["dump_subgraphs"] = [this](const auto& key, const auto& text) {
+      if (flag(key, text)) options_.settings.debug_dir = "vulkan_subgraphs";
+    };
+    readers_["detailed_build_log"] = [this](const auto& key, const auto& text) {
+      options_.detailed_log = flag(key, text);
+    };
+    // True of every engine: "runs on" is the wide fingerprint, and arenas are pooled. A calibration
+    // table that is not TensorRT's is refused where it is read.
+    for (const char* always : {"engine_hw_compatible", "context_memory_sharing_enable",
+                               "int8_use_native_calibration_table"}) {
+      readers_[always] = [](const auto& key, const auto& text) { flag(key, text); };
+    }
+  }
+
+  void add_device() {
     const Read device = [this](const auto& key, const auto& text) {
       if (!options_.device.empty() && options_.device != text) {
         user_error("option " + key + ": got device and device_id, want one of them");
@@ -269,6 +240,11 @@ class Reader {
       }
       device(key, text);
     };
+  }
+
+  void add_precisions() {
+    readers_["fp16_enable"] = precision("--fp16");
+    readers_["bf16_enable"] = precision("--bf16");
     readers_["int8_enable"] = [this](const auto& key, const auto& text) {
       int8_ = flag(key, text);
       if (int8_) set_by_flags_.emplace(key, "enabled_precisions");
@@ -277,11 +253,9 @@ class Reader {
       calibration_ = text;
       calibration_name_ = key;
     };
-    readers_["fp16_enable"] = precision("--fp16");
-    readers_["bf16_enable"] = precision("--bf16");
-    readers_["op_types_to_exclude"] = [this](const auto& key, const auto& text) {
-      for (const std::string& item : option_items(text)) exclude(key, item);
-    };
+  }
+
+  void add_caches() {
     readers_["engine_cache_enable"] = [this](const auto& key, const auto& text) {
       for (const char* own : {"cache_built_engines", "reuse_cached_engines"}) {
         set_by_flags_.emplace(key, own);
@@ -298,6 +272,10 @@ class Reader {
       read_setting(row, setting_of_text(row, shown(key), folder ? text + "/timings.json" : text),
                    options_.settings.timing_cache_path);
     };
+  }
+
+  /// Of the files beside a context, and of the model that weights come from.
+  void add_models() {
     readers_["weight_stripped_engine_enable"] = [this](const auto& key, const auto& text) {
       options_.strip_weights = flag(key, text);
     };
@@ -309,6 +287,12 @@ class Reader {
     };
     readers_["onnx_bytestream"] = number(bytes_at_, "the address of a model as a decimal number");
     readers_["onnx_bytestream_size"] = number(bytes_size_, "the size of a model in bytes");
+  }
+
+  void add_shapes() {
+    readers_["profile_min_shapes"] = shapes(min_);
+    readers_["profile_opt_shapes"] = shapes(opt_);
+    readers_["profile_max_shapes"] = shapes(max_);
     readers_["max_shape_values"] = [this](const auto& key, const auto& text) {
       if (text.empty() || text.size() > 6 ||
           text.find_first_not_of("0123456789") != std::string::npos) {
@@ -316,42 +300,22 @@ class Reader {
       }
       options_.max_shape_values = std::stoll(text);
     };
-    readers_["dump_subgraphs"] = [this](const auto& key, const auto& text) {
-      if (flag(key, text)) options_.settings.debug_dir = "vulkan_subgraphs";
-    };
-    readers_["detailed_build_log"] = [this](const auto& key, const auto& text) {
-      options_.detailed_log = flag(key, text);
-    };
-    readers_["profile_min_shapes"] = shapes(min_);
-    readers_["profile_opt_shapes"] = shapes(opt_);
-    readers_["profile_max_shapes"] = shapes(max_);
-    readers_["extra_plugin_lib_paths"] = [](const auto&, const auto& text) {
-      load_libraries(text);
-    };
-    // True of every engine: "runs on" is the wide fingerprint, and arenas are pooled. A calibration
-    // table that is not TensorRT's is refused where it is read.
-    for (const char* always : {"engine_hw_compatible", "context_memory_sharing_enable",
-                               "int8_use_native_calibration_table"}) {
-      readers_[always] = [](const auto& key, const auto& text) { flag(key, text); };
-    }
   }
 
-  /// Of an operator that engines do not take it is so anyway.
+  /// Any name is taken, since a model may hold operators of any domain. One that is nearly an
+  /// operator that engines take is an error: it would leave nothing out, unseen.
   void exclude(const std::string& key, const std::string& item) {
     const size_t begin = item.find_first_not_of(' '), end = item.find_last_not_of(' ');
     if (begin == std::string::npos) return;
     const std::string name = item.substr(begin, end - begin + 1);
-    std::vector<std::string> known = onnx::translated_operators();
-    for (std::string& translated : known) {
-      const size_t domain = translated.find("::");
-      if (domain != std::string::npos) translated = translated.substr(domain + 2);
+    std::vector<std::string> translated = onnx::translated_operators();
+    for (std::string& other : translated) {
+      const size_t domain = other.find("::");
+      if (domain != std::string::npos) other = other.substr(domain + 2);
     }
-    known.insert(known.end(), std::begin(kLeftOperators), std::end(kLeftOperators));
-    if (std::ranges::find(known, name) == known.end()) {
-      const std::string near = cli::nearest(name, known);
-      refuse_option(shown(key), name,
-                    "types of ONNX's operators" +
-                        (near.empty() ? std::string() : "; did you mean '" + near + "'?"));
+    const std::string near = cli::nearest(name, translated);
+    if (!near.empty() && near != name) {
+      refuse_option(shown(key), name, "types of operators; did you mean '" + near + "'?");
     }
     options_.excluded.insert(name);
   }

@@ -23,7 +23,7 @@ struct Api {
   const OrtEpApi* ep = nullptr;
   /// Whether a shape is known; null before API 24, where a scalar looks alike.
   bool (*has_shape)(const OrtTensorTypeAndShapeInfo*) = nullptr;
-  /// Whether providers may write into profiles: from API 25 on.
+  /// Whether providers may write into traces: from API 25 on.
   bool has_profiler = false;
 };
 /// Set once a runtime has loaded the library.

@@ -1,5 +1,5 @@
 #pragma once
-// Layers of engines in ONNX Runtime's own profile.
+// Layers of engines in ONNX Runtime's own trace ("profile" in its interface).
 
 #include <atomic>
 #include <chrono>
@@ -35,16 +35,16 @@ struct EpOfApi25 : OrtEp {
   OrtStatus* (*CreateProfiler)(OrtEp*, OrtEpProfilerImpl**) noexcept = nullptr;
 };
 
-/// Layers that ran while a profile was written. Any number of threads may add some.
+/// Layers that ran while a trace was written. Any number of threads may add some.
 class LayerLog {
  public:
   using Clock = std::chrono::steady_clock;
   struct Layer {
     std::string name, tactic, engine;
-    int64_t at_us = 0, duration_us = 0;  ///< since the profile's start
+    int64_t at_us = 0, duration_us = 0;  ///< since the trace's start
   };
 
-  /// A profile is written from now on, or has been for `since_start`.
+  /// A trace is written from now on, or has been for `since_start`.
   void start(std::chrono::nanoseconds since_start);
   bool is_on() const { return on_; }
   /// Dispatches of a call, one after the other from its start: the device's clock is another.
@@ -59,7 +59,7 @@ class LayerLog {
   std::vector<Layer> layers_;
 };
 
-/// What the runtime calls about its profile. It deletes it.
+/// What ONNX Runtime calls about its trace. It deletes it.
 OrtEpProfilerImpl* make_profiler(std::shared_ptr<LayerLog> log);
 
 }  // namespace tv::ort

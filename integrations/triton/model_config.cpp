@@ -134,7 +134,7 @@ void ModelConfig::refuse_what_is_not_done() const {
     }
     if (!list(group, "profile").empty()) {
       fail(
-          "instance_group: profile is not supported: a batch runs in the profile whose usual "
+          "instance_group: profile is not supported: a batch runs in the shape profile whose usual "
           "sizes are nearest");
     }
     if (!list(group, "secondary_devices").empty()) {
@@ -209,7 +209,8 @@ void ModelConfig::compare_given(const Signature& signature) const {
   }
   if (max_batch_size_ > signature.max_batch && max_batch_size_ > 0) {
     fail("max_batch_size: got " + std::to_string(max_batch_size_) +
-         ", but the engine's profiles take batches of 1 to " + std::to_string(signature.max_batch));
+         ", but the engine's shape profiles take batches of 1 to " +
+         std::to_string(signature.max_batch));
   }
   compare_tensors("input", signature.inputs);
   compare_tensors("output", signature.outputs);

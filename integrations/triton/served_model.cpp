@@ -163,7 +163,7 @@ std::string ServedModel::description() const {
                                                                         : signature_.why_no_batch);
   return "model '" + config_.name() + "': " + path_ + " on " +
          profile(*now->engines().front()->device()).name + ", " + std::to_string(now->profiles()) +
-         " profiles, " + batches;
+         " shape profiles, " + batches;
 }
 
 std::unique_ptr<ServedInstance> ServedModel::make_instance(TRITONBACKEND_ModelInstance* handle) {

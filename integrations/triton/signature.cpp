@@ -18,7 +18,7 @@ std::vector<ServedTensor> tensors_of(const std::vector<Binding>& bindings) {
   return tensors;
 }
 
-/// Sizes that differ between profiles vary.
+/// Sizes that differ between shape profiles vary.
 void merge(std::vector<ServedTensor>& into, const std::vector<ServedTensor>& more) {
   for (size_t t = 0; t < into.size() && t < more.size(); ++t) {
     for (size_t d = 0; d < into[t].dims.size() && d < more[t].dims.size(); ++d) {
@@ -60,7 +60,7 @@ void refuse_other_dims(const Binding& binding, const std::set<int32_t>& batch) {
   }
 }
 
-/// Batches that a profile takes.
+/// Batches that a shape profile takes.
 Range batches_of(const EngineSpec& spec) {
   std::set<int32_t> batch;
   if (spec.inputs.empty()) throw NoBatch{"there are no inputs"};
@@ -125,7 +125,7 @@ Signature signature_of(std::span<const EngineSpec* const> profiles) {
   }
   if (!signature.why_no_batch.empty()) return signature;
   signature.max_batch = reach(ranges);
-  if (signature.max_batch == 0) signature.why_no_batch = "a batch of 1 is in no profile";
+  if (signature.max_batch == 0) signature.why_no_batch = "a batch of 1 is in no shape profile";
   return signature;
 }
 

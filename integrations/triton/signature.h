@@ -27,7 +27,7 @@ struct Signature {
   bool streams = false;      ///< a request may have several responses
 };
 
-/// Of a model's profiles, one or more, which have the same inputs and outputs. Throws
+/// Of a model's shape profiles, one or more, which have the same inputs and outputs. Throws
 /// Error(kUnsupported) for an engine that no server can call.
 Signature signature_of(std::span<const EngineSpec* const> profiles);
 

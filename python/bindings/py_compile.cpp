@@ -171,9 +171,23 @@ py::dict converter_info(const Converter& converter) {
   return info;
 }
 
-}  // namespace
+std::vector<std::pair<bool, int32_t>> schedule_of(const Plan& plan) {
+  std::vector<std::pair<bool, int32_t>> steps;
+  for (const PartitionStep& s : plan.parts.schedule) {
+    steps.emplace_back(s.is_block, s.is_block ? s.index : plan.graph.nodes[s.index].origin.index);
+  }
+  return steps;
+}
 
-void bind_compile(py::module_& m) {
+std::vector<std::pair<std::string, std::string>> written_by(const Plan& plan, size_t block) {
+  std::vector<std::pair<std::string, std::string>> fates;
+  for (WriteFate& f : written_inputs(plan, block)) {
+    fates.emplace_back(std::move(f.input), std::move(f.reason));
+  }
+  return fates;
+}
+
+void bind_plan(py::module_& m) {
   py::class_<Plan>(m, "Plan", "Which nodes run in which engine, and why others do not.")
       .def_property_readonly(
           "blocks", [](const Plan& plan) { return origins_of(plan, plan.parts); },
@@ -188,15 +202,7 @@ void bind_compile(py::module_& m) {
       .def_property_readonly("candidate_sizes",
                              [](const Plan& plan) { return plan.parts.candidate_sizes; })
       .def_property_readonly(
-          "schedule",
-          [](const Plan& plan) {
-            std::vector<std::pair<bool, int32_t>> steps;
-            for (const PartitionStep& s : plan.parts.schedule) {
-              steps.emplace_back(s.is_block,
-                                 s.is_block ? s.index : plan.graph.nodes[s.index].origin.index);
-            }
-            return steps;
-          },
+          "schedule", &schedule_of,
           "(True, block) or (False, origin) in an order that keeps data, mutation and randomness.")
       .def_property_readonly("refusals", &refusals,
                              "A line for each node that keeps the graph from being one engine.")
@@ -218,22 +224,16 @@ void bind_compile(py::module_& m) {
           "A block as a graph, and the values that are its inputs and weights: first `inputs`, "
           "then what its nodes read besides. `outputs` as for Graph.set_outputs; `symbols`: (name, "
           "min, opt, max or None) of all, those of outputs' strides too.")
-      .def(
-          "written",
-          [](const Plan& plan, size_t block) {
-            std::vector<std::pair<std::string, std::string>> fates;
-            for (WriteFate& f : written_inputs(plan, block)) {
-              fates.emplace_back(std::move(f.input), std::move(f.reason));
-            }
-            return fates;
-          },
-          py::arg("block") = 0, py::call_guard<py::gil_scoped_release>(),
-          "(input, why its new value is copied there or \"\") of each that a block writes over.")
+      .def("written", &written_by, py::arg("block") = 0, py::call_guard<py::gil_scoped_release>(),
+           "(input, why its new value is copied there or \"\") of each that a block writes over.")
       .def("border", &border_of, py::arg("block"),
            "Values that are a block's inputs, weights and outputs, as its engine orders them.")
       .def(
           "key", [](const Plan& plan, size_t block) { return py::bytes(key_of(plan, block)); },
           py::arg("block") = 0, "The key material of a block's engine.");
+}
+
+void bind_planning(py::module_& m) {
   m.def(
       "plan",
       [](const Graph& graph, const std::string& settings, const DeviceProfile& device, bool whole) {
@@ -251,6 +251,11 @@ void bind_compile(py::module_& m) {
       "returns .vke bytes.");
   m.def("find_built", &find_vke, py::arg("plan"), py::arg("block"), py::arg("cache"),
         "The .vke bytes of a block's tuned engine if the cache has them, else None.");
+  m.def("block_sizes_report", &block_sizes_report,
+        "What each min_block_size makes of blocks of these sizes, as JSON text.");
+}
+
+void bind_observed(py::module_& m) {
   m.def(
       "observed_by_calibration",
       [](const Graph& graph, const std::string& settings) {
@@ -281,8 +286,9 @@ void bind_compile(py::module_& m) {
       },
       "name → (dimension of the channels or -1, whether a product reads it) of what calibration "
       "observes of a file's graph.");
-  m.def("block_sizes_report", &block_sizes_report,
-        "What each min_block_size makes of blocks of these sizes, as JSON text.");
+}
+
+void bind_settings(py::module_& m) {
   m.def("setting_rows", &setting_dicts, "The rows of csrc/settings_table.h.");
   m.def(
       "setting_of_environment",
@@ -293,10 +299,16 @@ void bind_compile(py::module_& m) {
       },
       "The value of a setting that the environment has, or None.");
   m.def("check_settings", [](const std::string& settings) { Settings::from_json(settings); });
+}
+
+void bind_tuner(py::module_& m) {
   m.def(
       "tuner_stats", [] { return stats_dict(tuner_stats()); },
       "What tuners of this process did (csrc/tuner/tuner.h).");
   m.def("reset_tuner_stats", &reset_tuner_stats);
+}
+
+void bind_registry(py::module_& m) {
   m.def("supported_ops", [] {
     py::list ops;
     for (const std::string& op : Registry::instance().names()) {
@@ -304,35 +316,6 @@ void bind_compile(py::module_& m) {
     }
     return ops;
   });
-  m.def(
-      "pointwise_errors",
-      [] {
-        std::map<std::string, std::string> errors;
-        for (const PointwiseRow& row : pointwise_rows()) errors[row.name] = row.error;
-        return errors;
-      },
-      "The largest error of each row of the pointwise table.");
-  m.def(
-      "pointwise_domains",
-      [] {
-        std::map<std::string, std::string> domains;
-        for (const PointwiseRow& row : pointwise_rows()) {
-          if (*row.domain) domains[row.name] = row.domain;
-        }
-        return domains;
-      },
-      "Where the errors of rows of operators of one tensor are measured.");
-  m.def(
-      "add_custom_op",
-      [](const std::string& name, const std::vector<std::string>& inputs,
-         const std::vector<std::string>& outputs, const std::vector<std::string>& integers,
-         const std::vector<std::string>& floats, const std::string& shader,
-         const std::array<uint32_t, 3>& local_size, const std::map<std::string, DType>& dtypes) {
-        add_custom_op({name, inputs, outputs, integers, floats, shader, local_size, dtypes});
-      },
-      "Registers the converter of tv.custom_op (csrc/user_code.h).");
-  m.def("load_user_library", &load_user_library,
-        "Loads a library of converters; returns the operators that it added.");
   m.def("is_registered",
         [](const std::string& op) { return Registry::instance().find(op) != nullptr; });
   m.def(
@@ -360,6 +343,54 @@ void bind_compile(py::module_& m) {
         return converter != nullptr && !converter->is_compute;
       },
       "True for an operator that has a converter and does no work: a view.");
+}
+
+void bind_pointwise_table(py::module_& m) {
+  m.def(
+      "pointwise_errors",
+      [] {
+        std::map<std::string, std::string> errors;
+        for (const PointwiseRow& row : pointwise_rows()) errors[row.name] = row.error;
+        return errors;
+      },
+      "The largest error of each row of the pointwise table.");
+  m.def(
+      "pointwise_domains",
+      [] {
+        std::map<std::string, std::string> domains;
+        for (const PointwiseRow& row : pointwise_rows()) {
+          if (*row.domain) domains[row.name] = row.domain;
+        }
+        return domains;
+      },
+      "Where the errors of rows of operators of one tensor are measured.");
+}
+
+void bind_user_code(py::module_& m) {
+  m.def(
+      "add_custom_op",
+      [](const std::string& name, const std::vector<std::string>& inputs,
+         const std::vector<std::string>& outputs, const std::vector<std::string>& integers,
+         const std::vector<std::string>& floats, const std::string& shader,
+         const std::array<uint32_t, 3>& local_size, const std::map<std::string, DType>& dtypes) {
+        add_custom_op({name, inputs, outputs, integers, floats, shader, local_size, dtypes});
+      },
+      "Registers the converter of tv.custom_op (csrc/user_code.h).");
+  m.def("load_user_library", &load_user_library,
+        "Loads a library of converters; returns the operators that it added.");
+}
+
+}  // namespace
+
+void bind_compile(py::module_& m) {
+  bind_plan(m);
+  bind_planning(m);
+  bind_observed(m);
+  bind_settings(m);
+  bind_tuner(m);
+  bind_registry(m);
+  bind_pointwise_table(m);
+  bind_user_code(m);
 }
 
 }  // namespace tv::bindings

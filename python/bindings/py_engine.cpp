@@ -97,12 +97,30 @@ std::vector<uint8_t> vke_bytes(const py::bytes& data) {
   return {view.begin(), view.end()};
 }
 
-}  // namespace
+/// [("multiple", left, right, source), …] beside those that it has.
+py::bytes with_conditions(const py::bytes& data, const py::list& conditions) {
+  VkeContents contents = from_vke(vke_bytes(data));
+  for (const py::handle item : conditions) {
+    const auto parts = item.cast<py::tuple>();
+    Condition condition{relation_of(parts[0].cast<std::string>()), to_expr(parts[1]),
+                        to_expr(parts[2]), parts[3].cast<std::string>()};
+    if (condition.decided(contents.spec.symbols) == true) continue;
+    // The source of this one says it in the model's terms.
+    std::erase_if(contents.spec.conditions, [&](const Condition& known) {
+      return known.relation == condition.relation && known.left == condition.left &&
+             known.right == condition.right;
+    });
+    add_condition(contents.spec.conditions, std::move(condition));
+  }
+  std::vector<HostTensor> weights;
+  for (auto& bytes : contents.weights)
+    weights.push_back({bytes.data(), static_cast<int64_t>(bytes.size())});
+  const auto bytes = to_vke(contents.spec, weights);
+  return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
 
-void bind_engine(py::module_& m) {
-  py::class_<PyWeightSet>(m, "WeightSet");
-  py::class_<PyEngine>(m, "Engine", "A loaded engine.")
-      .def("info", [](const PyEngine& engine) { return spec_info(engine->spec()); })
+void bind_engine_facts(py::class_<PyEngine>& engine) {
+  engine.def("info", [](const PyEngine& engine) { return spec_info(engine->spec()); })
       .def_property_readonly("device",
                              [](const PyEngine& engine) { return profile(*engine->device()); })
       .def(
@@ -111,6 +129,29 @@ void bind_engine(py::module_& m) {
             return engine->bind_shapes(shapes);
           },
           "Values of the symbols for these input shapes.")
+      .def("stats",
+           [](const PyEngine& engine) {
+             const EngineStats stats = engine->stats();
+             py::dict dict;
+             dict["contexts"] = stats.contexts;
+             dict["recordings"] = stats.recordings;
+             dict["recording_us"] = stats.recording_us;
+             dict["submissions"] = stats.submissions;
+             return dict;
+           })
+      .def(
+          "fulfilling",
+          [](const PyEngine& engine, const std::vector<int64_t>& symbols) {
+            return fulfilling(engine->spec().conditions, engine->spec().symbols, symbols);
+          },
+          "Values near these at which the engine runs; None where none are found.")
+      .def("arena_bytes", [](const PyEngine& engine, const std::vector<int64_t>& symbols) {
+        return engine->arena_bytes(symbols);
+      });
+}
+
+void bind_weights(py::class_<PyEngine>& engine) {
+  engine
       .def(
           "prepare_weights",
           [](const PyEngine& engine, const std::vector<Address>& weights) {
@@ -138,7 +179,11 @@ void bind_engine(py::module_& m) {
             return std::map<std::string, int64_t>{
                 {"device", memory.device}, {"host", memory.host}, {"slots", memory.slots}};
           },
-          "Bytes of the device's memory, of host memory that is streamed, and of its slots.")
+          "Bytes of the device's memory, of host memory that is streamed, and of its slots.");
+}
+
+void bind_calls(py::class_<PyEngine>& engine) {
+  engine
       .def(
           "run",
           [](const PyEngine& engine, const PyWeightSet& weights,
@@ -160,38 +205,10 @@ void bind_engine(py::module_& m) {
             return times;
           },
           "Microseconds (median, mean) and operand bytes of each dispatch.",
-          py::call_guard<py::gil_scoped_release>())
-      .def("stats",
-           [](const PyEngine& engine) {
-             const EngineStats stats = engine->stats();
-             py::dict dict;
-             dict["contexts"] = stats.contexts;
-             dict["recordings"] = stats.recordings;
-             dict["recording_us"] = stats.recording_us;
-             dict["submissions"] = stats.submissions;
-             return dict;
-           })
-      .def(
-          "fulfilling",
-          [](const PyEngine& engine, const std::vector<int64_t>& symbols) {
-            return fulfilling(engine->spec().conditions, engine->spec().symbols, symbols);
-          },
-          "Values near these at which the engine runs; None where none are found.")
-      .def("arena_bytes", [](const PyEngine& engine, const std::vector<int64_t>& symbols) {
-        return engine->arena_bytes(symbols);
-      });
-  m.def(
-      "load_engine",
-      [](const py::bytes& data, const std::string& device, bool check_addresses,
-         int64_t weight_budget) {
-        const auto bytes = vke_bytes(data);
-        py::gil_scoped_release no_gil;
-        return PyEngine{
-            Engine::create(open_device(device), from_vke(bytes).spec,
-                           {.check_addresses = check_addresses, .weight_budget = weight_budget})};
-      },
-      py::arg("vke"), py::arg("device") = "", py::arg("check_addresses") = false,
-      py::arg("weight_budget") = kAutoWeightBudget);
+          py::call_guard<py::gil_scoped_release>());
+}
+
+void bind_vke(py::module_& m) {
   m.def("split_vke", [](const py::bytes& data) {
     const auto bytes = vke_bytes(data);
     py::list files;
@@ -213,27 +230,7 @@ void bind_engine(py::module_& m) {
     }
     return weights;
   });
-  // [("multiple", left, right, source), …] beside those that it has
-  m.def("vke_with_conditions", [](const py::bytes& data, const py::list& conditions) {
-    VkeContents contents = from_vke(vke_bytes(data));
-    for (const py::handle item : conditions) {
-      const auto parts = item.cast<py::tuple>();
-      Condition condition{relation_of(parts[0].cast<std::string>()), to_expr(parts[1]),
-                          to_expr(parts[2]), parts[3].cast<std::string>()};
-      if (condition.decided(contents.spec.symbols) == true) continue;
-      // The source of this one says it in the model's terms.
-      std::erase_if(contents.spec.conditions, [&](const Condition& known) {
-        return known.relation == condition.relation && known.left == condition.left &&
-               known.right == condition.right;
-      });
-      add_condition(contents.spec.conditions, std::move(condition));
-    }
-    std::vector<HostTensor> weights;
-    for (auto& bytes : contents.weights)
-      weights.push_back({bytes.data(), static_cast<int64_t>(bytes.size())});
-    const auto bytes = to_vke(contents.spec, weights);
-    return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  });
+  m.def("vke_with_conditions", &with_conditions);
   m.def(
       "vke_with_weights",
       [](const py::bytes& data, const std::vector<Address>& weights) {
@@ -241,6 +238,29 @@ void bind_engine(py::module_& m) {
         return py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
       },
       "The same engine with its weights stored in the file.");
+}
+
+}  // namespace
+
+void bind_engine(py::module_& m) {
+  py::class_<PyWeightSet>(m, "WeightSet");
+  py::class_<PyEngine> engine(m, "Engine", "A loaded engine.");
+  bind_engine_facts(engine);
+  bind_weights(engine);
+  bind_calls(engine);
+  m.def(
+      "load_engine",
+      [](const py::bytes& data, const std::string& device, bool check_addresses,
+         int64_t weight_budget) {
+        const auto bytes = vke_bytes(data);
+        py::gil_scoped_release no_gil;
+        return PyEngine{
+            Engine::create(open_device(device), from_vke(bytes).spec,
+                           {.check_addresses = check_addresses, .weight_budget = weight_budget})};
+      },
+      py::arg("vke"), py::arg("device") = "", py::arg("check_addresses") = false,
+      py::arg("weight_budget") = kAutoWeightBudget);
+  bind_vke(m);
 }
 
 }  // namespace tv::bindings

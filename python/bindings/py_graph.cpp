@@ -135,7 +135,9 @@ std::vector<GraphOutput> to_outputs(const py::list& outputs) {
   return made;
 }
 
-void bind_graph(py::module_& m) {
+namespace {
+
+void bind_dtype(py::module_& m) {
   py::enum_<DType>(m, "DType", "Element type of a tensor.")
       .value("other", DType::kOther)
       .value("float32", DType::kF32)
@@ -148,10 +150,12 @@ void bind_graph(py::module_& m) {
       .value("int8", DType::kI8)
       .value("uint8", DType::kU8)
       .value("bool", DType::kBool);
+}
 
+void bind_building(py::class_<Graph>& graph) {
   // `named` is no constructor: pybind11 registers what one has made outside of its try, so that no
   // memory for that would end the process.
-  py::class_<Graph>(m, "Graph", "What an importer makes and the compiler takes.")
+  graph
       .def_static(
           "named",
           [](std::string name) {
@@ -201,8 +205,11 @@ void bind_graph(py::module_& m) {
           "set_outputs",
           [](Graph& graph, const py::list& outputs) { graph.outputs = to_outputs(outputs); },
           "A list of (value, name, promised strides or None[, input that the value is written "
-          "over]).")
-      .def("value_dtype", [](const Graph& graph, ValueId id) { return graph.value(id).dtype; })
+          "over]).");
+}
+
+void bind_reading(py::class_<Graph>& graph) {
+  graph.def("value_dtype", [](const Graph& graph, ValueId id) { return graph.value(id).dtype; })
       .def("value_shape",
            [](const Graph& graph, ValueId id) { return from_shape(graph.value(id).shape); })
       .def(
@@ -245,6 +252,15 @@ void bind_graph(py::module_& m) {
              return ops;
            })
       .def("dump", [](const Graph& graph) { return dump(graph); });
+}
+
+}  // namespace
+
+void bind_graph(py::module_& m) {
+  bind_dtype(m);
+  py::class_<Graph> graph(m, "Graph", "What an importer makes and the compiler takes.");
+  bind_building(graph);
+  bind_reading(graph);
 }
 
 }  // namespace tv::bindings

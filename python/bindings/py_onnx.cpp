@@ -120,9 +120,7 @@ py::list steps_of(const DividedModel& model) {
   return out;
 }
 
-}  // namespace
-
-void bind_onnx(py::module_& m) {
+void bind_onnx_model(py::module_& m) {
   py::class_<ImportedModel>(m, "OnnxModel", "An ONNX file as a Graph and its weights.")
       .def_property_readonly(
           "graph", [](ImportedModel& model) -> Graph& { return model.graph; },
@@ -176,6 +174,9 @@ void bind_onnx(py::module_& m) {
                                 model.weights);
           },
           "Of the file's bytes and of the weights, 64 hexadecimal digits.");
+}
+
+void bind_onnx_files(py::module_& m) {
   m.def("import_onnx", [](const std::string& path, const py::dict& given) {
     const auto options = to_options(given);
     py::gil_scoped_release no_gil;
@@ -194,6 +195,9 @@ void bind_onnx(py::module_& m) {
   });
   m.def("onnx_operators", &onnx::translated_operators);
   m.attr("onnx_shape_elements") = onnx::kMostShapeElements;
+}
+
+void bind_onnx_division(py::module_& m) {
   py::class_<DividedModel>(m, "DividedOnnx", "What of an ONNX model engines run, and what others.")
       .def_property_readonly(
           "model", [](DividedModel& model) -> ImportedModel& { return model.division.model; },
@@ -207,6 +211,14 @@ void bind_onnx(py::module_& m) {
                              "what others run (csrc/division/steps.h).");
   m.def("divide_onnx", &divide, py::arg("model"), py::arg("given"), py::arg("settings"),
         py::arg("device"), "Plans a model, as bytes; builds nothing.");
+}
+
+}  // namespace
+
+void bind_onnx(py::module_& m) {
+  bind_onnx_model(m);
+  bind_onnx_files(m);
+  bind_onnx_division(m);
 }
 
 }  // namespace tv::bindings

@@ -61,7 +61,7 @@ class Restated {
 }  // namespace
 
 EngineGraph engine_graph(const RegionPartition& parts, size_t block, const Excision& excision,
-                         const Knowledge& knowledge, Sizes& sizes) {
+                         const ImportContext& context, Sizes& sizes) {
   const auto& ids_of = parts.imported.values;
   EngineGraph made;
   Border border{.outputs = std::vector<GraphOutput>{}, .binds_symbols = false};
@@ -77,12 +77,12 @@ EngineGraph engine_graph(const RegionPartition& parts, size_t block, const Excis
   }
   Block cut_out = cut(parts.plan, block, border);
   made.graph = std::move(cut_out.graph);
-  Restated(*knowledge.sizes, made.graph, sizes).apply(made.graph);
+  Restated(*context.sizes, made.graph, sizes).apply(made.graph);
   for (size_t o = 0; o < excision.outputs.size(); ++o) {
     for (size_t i = 0; i < made.outputs[o].size(); ++i) {
       Shape& promised = made.graph.outputs[made.outputs[o][i]].strides;
       if (!promised.empty()) continue;
-      for (const Numbers& stride : knowledge.runs.strides(excision.outputs[o], i)) {
+      for (const Numbers& stride : context.runs.strides(excision.outputs[o], i)) {
         promised.push_back(expr_of(sizes, stride));
       }
     }

@@ -23,6 +23,6 @@ struct EngineGraph {
 /// Block number `block` of the region's plan. Its sizes are expressions over those of `sizes`: of
 /// what the engine is given. Throws Error(kUnsupported) where there are none.
 EngineGraph engine_graph(const RegionPartition& parts, size_t block, const Excision& excision,
-                         const Knowledge& knowledge, Sizes& sizes);
+                         const ImportContext& context, Sizes& sizes);
 
 }  // namespace tv::script

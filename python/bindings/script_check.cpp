@@ -23,9 +23,9 @@ namespace prim = c10::prim;
 // The nodes as a graph of their own, `(self, Tensor[] inputs, Tensor[] weights) -> Tensor[]`.
 class Writer {
  public:
-  Writer(const Excision& excision, const EngineCall& call, const Knowledge& knowledge,
+  Writer(const Excision& excision, const EngineCall& call, const ImportContext& context,
          const torch::jit::Module& module)
-      : excision_(excision), call_(call), knowledge_(knowledge) {
+      : excision_(excision), call_(call), context_(context) {
     names_[excision.nodes.front()->owningGraph()->inputs().at(0)] =
         graph_->addInput("self")->setType(module.type());
   }
@@ -41,7 +41,7 @@ class Writer {
       names_[excision_.carried[i]] = graph_->insert(c10::aten::sub, {size, kCarriedBias});
     }
     for (Value* guard : excision_.guards) {
-      names_[guard] = graph_->insertConstant(knowledge_.recording.fact(guard)->value);
+      names_[guard] = graph_->insertConstant(context_.recording.observed(guard)->value);
     }
     for (Node* node : excision_.both) {
       Node* copy = graph_->createClone(node, [this](Value* value) { return renamed(value); });
@@ -72,7 +72,7 @@ class Writer {
         found.push_back(renamed(output));
         continue;
       }
-      const size_t count = knowledge_.recording.fact(output)->tensors.size();
+      const size_t count = context_.recording.observed(output)->tensors.size();
       Node* unpack = graph_->insertNode(graph_->createListUnpack(renamed(output), count));
       found.insert(found.end(), unpack->outputs().begin(), unpack->outputs().end());
     }
@@ -91,20 +91,18 @@ class Writer {
 
   const Excision& excision_;
   const EngineCall& call_;
-  const Knowledge& knowledge_;
+  const ImportContext& context_;
   const std::shared_ptr<Graph> graph_ = std::make_shared<Graph>();
   std::unordered_map<Value*, Value*> names_;
 };
 
 // What was seen of the nodes themselves in one execution.
-Trace trace_of(const Excision& excision, const Knowledge& knowledge, const Recording& run) {
-  const auto is_number = [&](const Value* value) {
-    return knowledge.hosts.contains(value->node());
-  };
+Trace trace_of(const Excision& excision, const ImportContext& context, const Recording& run) {
+  const auto is_number = [&](const Value* value) { return context.hosts.contains(value->node()); };
   Trace made;
   for (const Node* node : excision.nodes) trace(node, run, is_number, made);
   for (const Value* output : excision.outputs) {
-    for (const TensorFact& tensor : run.fact(output)->tensors) trace(tensor, made);
+    for (const ObservedTensor& tensor : run.observed(output)->tensors) trace(tensor, made);
   }
   return made;
 }
@@ -112,13 +110,13 @@ Trace trace_of(const Excision& excision, const Knowledge& knowledge, const Recor
 at::Tensor without_data(const Value* value, const Recording& run) {
   const auto constant = torch::jit::toIValue(value);
   if (constant && constant->isTensor()) return constant->toTensor();
-  const TensorFact& fact = run.fact(value)->tensors.at(0);
-  return at::empty_strided(fact.sizes, fact.strides,
-                           at::TensorOptions(fact.dtype).device(at::kMeta));
+  const ObservedTensor& observed = run.observed(value)->tensors.at(0);
+  return at::empty_strided(observed.sizes, observed.strides,
+                           at::TensorOptions(observed.dtype).device(at::kMeta));
 }
 
 at::Tensor carrier(const Value* number, const Recording& run) {
-  return at::empty({run.fact(number)->value.toInt() + kCarriedBias, 0},
+  return at::empty({run.observed(number)->value.toInt() + kCarriedBias, 0},
                    at::TensorOptions(at::kByte).device(at::kMeta));
 }
 
@@ -160,7 +158,7 @@ Trace checked_trace(const std::shared_ptr<Graph>& graph, const Excision& excisio
 std::set<std::string> composites(const Excision& excision, const Recording& run) {
   std::set<std::string> found;
   for (const Node* node : excision.nodes) {
-    for (const Call& call : run.recipe(node)->calls) {
+    for (const Call& call : run.recorded(node)->calls) {
       const auto op = c10::Dispatcher::singleton().findSchema(call.name);
       if (op->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd)) {
         found.insert(registered_name(call.name));
@@ -171,19 +169,19 @@ std::set<std::string> composites(const Excision& excision, const Recording& run)
 }
 
 // Of the inputs that some execution has in another order than row-major.
-std::vector<Shape> strides_of(const EngineCall& call, const Runs& runs, Sizes& sizes) {
+std::vector<Shape> strides_of(const EngineCall& call, const SampleRuns& runs, Sizes& sizes) {
   std::vector<Shape> all;
   for (const Value* input : call.inputs) {
-    std::vector<Numbers> strides(runs.all[0]->fact(input)->tensors.at(0).sizes.size());
+    std::vector<Numbers> strides(runs.all[0]->observed(input)->tensors.at(0).sizes.size());
     bool row_major = true;
     for (size_t k = 0; k < runs.fitted; ++k) {
-      const TensorFact& fact = runs.all[k]->fact(input)->tensors.at(0);
+      const ObservedTensor& observed = runs.all[k]->observed(input)->tensors.at(0);
       int64_t expected = 1;
       for (size_t d = strides.size(); d-- > 0;) {
-        const bool matters = fact.sizes[d] != 1;
-        row_major = row_major && (!matters || fact.strides[d] == expected);
-        strides[d].push_back(matters ? fact.strides[d] : 0);
-        expected *= fact.sizes[d];
+        const bool matters = observed.sizes[d] != 1;
+        row_major = row_major && (!matters || observed.strides[d] == expected);
+        strides[d].push_back(matters ? observed.strides[d] : 0);
+        expected *= observed.sizes[d];
       }
     }
     Shape made;
@@ -197,17 +195,17 @@ std::vector<Shape> strides_of(const EngineCall& call, const Runs& runs, Sizes& s
 
 }  // namespace
 
-std::string add_check(const Excision& excision, const EngineCall& call, const Knowledge& knowledge,
-                      Sizes& sizes, torch::jit::Module& module) {
-  const Runs& runs = knowledge.runs;
+std::string add_check(const Excision& excision, const EngineCall& call,
+                      const ImportContext& context, Sizes& sizes, torch::jit::Module& module) {
+  const SampleRuns& runs = context.runs;
   SizeRule rule;
   rule.whole = composites(excision, *runs.all[0]);
   rule.strides = strides_of(call, runs, sizes);
   rule.strides.resize(rule.strides.size() + excision.carried.size());
-  const std::shared_ptr<Graph> graph = Writer(excision, call, knowledge, module).run();
+  const std::shared_ptr<Graph> graph = Writer(excision, call, context, module).run();
   std::vector<Numbers> numbers;
   for (size_t k = 0; k < runs.fitted; ++k) {
-    const Trace real = trace_of(excision, knowledge, *runs.all[k]);
+    const Trace real = trace_of(excision, context, *runs.all[k]);
     const Trace seen = checked_trace(graph, excision, call, rule.whole, *runs.all[k], module, real);
     rule.digest = digest_of(seen.text);
     numbers.resize(seen.numbers.size());

@@ -95,14 +95,14 @@ class Compilation {
       : prepared_(std::move(prepared)),
         options_(options),
         settings_(Settings::from_json(options.settings)),
-        knowledge_{recording_, {}},
+        context_{recording_, {}},
         profile_(options.dry_run_for.empty() ? profile(*open_device(options.device))
                                              : DeviceProfile::from_json(options.dry_run_for)) {}
 
   Result run(const std::vector<std::vector<c10::IValue>>& examples) {
     record_all(examples);
-    Sizes sizes(knowledge_.runs.fitted, is_ranged() ? options_.usual : 0);
-    knowledge_.sizes = &sizes;
+    Sizes sizes(context_.runs.fitted, is_ranged() ? options_.usual : 0);
+    context_.sizes = &sizes;
     learn();
     if (is_ranged()) give_sizes_of_arguments(sizes);
     for (const Region& region : regions(prepared_.graph->block())) compile_region(region);
@@ -121,9 +121,9 @@ class Compilation {
   // A node may depend on the size of a tensor that only later ones read.
   void give_sizes_of_arguments(Sizes& sizes) const {
     for (const Value* input : prepared_.graph->inputs()) {
-      const Fact* fact = recording_.fact(input);
-      for (size_t i = 0; fact && i < fact->tensors.size(); ++i) {
-        for (const Numbers& size : knowledge_.runs.sizes(input, i)) sizes.given(size);
+      const ObservedValue* observed = recording_.observed(input);
+      for (size_t i = 0; observed && i < observed->tensors.size(); ++i) {
+        for (const Numbers& size : context_.runs.sizes(input, i)) sizes.given(size);
       }
     }
   }
@@ -148,29 +148,29 @@ class Compilation {
         if (i < options_.fitted) throw Error(ErrorKind::kUnsupported, error.what());
       }
     }
-    knowledge_.runs.all.assign(recordings_.begin(), recordings_.end());
-    if (is_ranged()) knowledge_.runs.fitted = options_.fitted;
+    context_.runs.all.assign(recordings_.begin(), recordings_.end());
+    if (is_ranged()) context_.runs.fitted = options_.fitted;
   }
 
   void learn() {
     const torch::jit::AliasDb aliases(prepared_.graph);
-    collect_written(prepared_.graph->block(), aliases, knowledge_.written);
+    collect_written(prepared_.graph->block(), aliases, context_.written);
     for (const Weight& weight : prepared_.weights) {
-      if (!knowledge_.written.contains(weight.value)) {
-        knowledge_.weights[weight.value] = weight.path;
+      if (!context_.written.contains(weight.value)) {
+        context_.weights[weight.value] = weight.path;
       }
     }
-    knowledge_.hosts = host_nodes(*prepared_.graph, recording_);
-    knowledge_.device = device_of(prepared_.graph->block());
+    context_.hosts = host_nodes(*prepared_.graph, recording_);
+    context_.device = device_of(prepared_.graph->block());
   }
 
   // The first that is not the host, of what runs; of several GPUs one has engines.
   c10::Device device_of(const torch::jit::Block* block) const {
     const auto other = [this](at::ArrayRef<const Value*> values) {
       for (const Value* value : values) {
-        const Fact* fact = recording_.fact(value);
-        if (!fact) continue;
-        for (const TensorFact& tensor : fact->tensors) {
+        const ObservedValue* observed = recording_.observed(value);
+        if (!observed) continue;
+        for (const ObservedTensor& tensor : observed->tensors) {
           if (!tensor.device.is_cpu()) return tensor.device;
         }
       }
@@ -187,7 +187,7 @@ class Compilation {
   }
 
   void compile_region(const Region& region) {
-    RegionPartition parts = partition_region(region, knowledge_, settings_, profile_);
+    RegionPartition parts = partition_region(region, context_, settings_, profile_);
     result_.compute_nodes += parts.plan.parts.compute_nodes;
     for (const NativeNode& native : parts.plan.parts.native) {
       const tv::Node& node = parts.plan.graph.nodes.at(native.node);
@@ -198,7 +198,7 @@ class Compilation {
       result_.covered_nodes += parts.plan.parts.covered_nodes;
       return;
     }
-    std::vector<Excision> excisions = excise(region, parts.engines, knowledge_);
+    std::vector<Excision> excisions = excise(region, parts.engines, context_);
     for (const Excision& excision : excisions) {
       if (!excision.refusal.empty())
         result_.failures.push_back(
@@ -210,7 +210,7 @@ class Compilation {
     for (const size_t i : in_order(excisions)) {
       build(parts, excisions, i);
     }
-    remove_unread(region, knowledge_, recordings_);
+    remove_unread(region, context_, recordings_);
   }
 
   void note_native(const Node* node, std::string reason) {
@@ -225,7 +225,7 @@ class Compilation {
       const bool is_operator = node->kind().is_aten() && is_barrier(node);
       if (is_operator && node->blocks().empty()) {
         ++result_.compute_nodes;
-        note_native(node, refusal(knowledge_, node));
+        note_native(node, refusal(context_, node));
       }
       for (const torch::jit::Block* inner : node->blocks()) note_barriers(inner);
     }
@@ -238,12 +238,12 @@ class Compilation {
     const auto start = std::chrono::steady_clock::now();
     try {
       Sizes sizes = sizes_of(excision);
-      EngineGraph made = engine_graph(parts, block, excision, knowledge_, sizes);
+      EngineGraph made = engine_graph(parts, block, excision, context_, sizes);
       made.graph.name = name;
       EngineCall call = call_of(excision, made);
       if (is_ranged()) {
         call.method = name + "_sizes";
-        call.rule = add_check(excision, call, knowledge_, sizes, prepared_.module);
+        call.rule = add_check(excision, call, context_, sizes, prepared_.module);
         add_carriers(excision, sizes, made.graph);
       }
       call.engine = add_engine(name, made.graph);
@@ -272,19 +272,19 @@ class Compilation {
   Sizes sizes_of(const Excision& excision) const {
     std::vector<Numbers> given;
     for (const Value* input : excision.inputs) {
-      if (!recording_.fact(input) || recording_.fact(input)->tensors.size() != 1) continue;
-      for (const Numbers& size : knowledge_.runs.sizes(input, 0)) given.push_back(size);
+      if (!recording_.observed(input) || recording_.observed(input)->tensors.size() != 1) continue;
+      for (const Numbers& size : context_.runs.sizes(input, 0)) given.push_back(size);
     }
     for (const Value* value : excision.carried) given.push_back(carried(value));
     std::sort(given.begin(), given.end());
-    Sizes sizes(knowledge_.runs.fitted, is_ranged() ? options_.usual : 0);
+    Sizes sizes(context_.runs.fitted, is_ranged() ? options_.usual : 0);
     for (const Numbers& size : given) sizes.given(size);
     return sizes;
   }
 
   Numbers carried(const Value* value) const {
     Numbers numbers;
-    for (const c10::IValue& each : knowledge_.runs.plain(value)) numbers.push_back(each.toInt());
+    for (const c10::IValue& each : context_.runs.plain(value)) numbers.push_back(each.toInt());
     return numbers;
   }
 
@@ -307,14 +307,14 @@ class Compilation {
     call.outputs = made.outputs;
     call.casts.resize(made.graph.outputs.size());
     if (!says_device(call)) {
-      if (knowledge_.device != c10::kCPU) call.results_on = knowledge_.device;
+      if (context_.device != c10::kCPU) call.results_on = context_.device;
     } else if (excision.names_device) {
-      call.only_on = knowledge_.device;
+      call.only_on = context_.device;
     }
     for (size_t i = 0; settings_.truncate_long_and_double && i < call.outputs.size(); ++i) {
-      const Fact& fact = *recording_.fact(excision.outputs[i]);
+      const ObservedValue& observed = *recording_.observed(excision.outputs[i]);
       for (size_t k = 0; k < call.outputs[i].size(); ++k) {
-        const at::ScalarType dtype = fact.tensors.at(k).dtype;
+        const at::ScalarType dtype = observed.tensors.at(k).dtype;
         if (dtype == at::kLong || dtype == at::kDouble) call.casts[call.outputs[i][k]] = dtype;
       }
     }
@@ -325,10 +325,11 @@ class Compilation {
   bool says_device(const EngineCall& call) const {
     const auto is_there = [this](const Value* value) {
       if (const auto constant = torch::jit::toIValue(value); constant && constant->isTensor()) {
-        return constant->toTensor().device() == knowledge_.device;
+        return constant->toTensor().device() == context_.device;
       }
-      const Fact* fact = recording_.fact(value);
-      return fact && !fact->tensors.empty() && fact->tensors.front().device == knowledge_.device;
+      const ObservedValue* observed = recording_.observed(value);
+      return observed && !observed->tensors.empty() &&
+             observed->tensors.front().device == context_.device;
     };
     return std::any_of(call.inputs.begin(), call.inputs.end(), is_there) ||
            std::any_of(call.weights.begin(), call.weights.end(), is_there);
@@ -360,7 +361,7 @@ class Compilation {
   Recording recording_;
   std::vector<Recording> others_;       ///< at other sizes
   std::vector<Recording*> recordings_;  ///< all of them
-  Knowledge knowledge_;
+  ImportContext context_;
   const DeviceProfile profile_;
   Result result_;
 };

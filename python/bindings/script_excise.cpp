@@ -28,8 +28,8 @@ bool reads_device(const Node* node) {
 }
 
 // A device among its arguments, or no tensor that says on which one results are.
-bool names_device(const Recipe& recipe) {
-  return std::any_of(recipe.calls.begin(), recipe.calls.end(), [](const Call& call) {
+bool names_device(const RecordedCalls& recorded) {
+  return std::any_of(recorded.calls.begin(), recorded.calls.end(), [](const Call& call) {
     bool takes_tensors = false;
     for (const CallArgument& argument : call.arguments) {
       if (argument.value.isDevice()) return true;
@@ -42,8 +42,8 @@ bool names_device(const Recipe& recipe) {
 
 class Excisor {
  public:
-  Excisor(const Region& region, const Knowledge& knowledge)
-      : region_(region), knowledge_(knowledge), inside_(region.nodes.begin(), region.nodes.end()) {}
+  Excisor(const Region& region, const ImportContext& context)
+      : region_(region), context_(context), inside_(region.nodes.begin(), region.nodes.end()) {}
 
   Excision run(const std::vector<Node*>& nodes) {
     made_ = {};
@@ -59,21 +59,21 @@ class Excisor {
     made_.names_device =
         std::any_of(made_.both.begin(), made_.both.end(), [this](const Node* node) {
           return helpers_.contains(node) ? reads_device(node)
-                                         : names_device(*knowledge_.recording.recipe(node));
+                                         : names_device(*context_.recording.recorded(node));
         });
     return std::move(made_);
   }
 
  private:
-  bool is_host(const Value* value) const { return knowledge_.hosts.contains(value->node()); }
+  bool is_host(const Value* value) const { return context_.hosts.contains(value->node()); }
 
   bool is_weight(const Value* value) const {
-    return value->node()->kind() == prim::Constant || knowledge_.weights.contains(value);
+    return value->node()->kind() == prim::Constant || context_.weights.contains(value);
   }
 
   bool is_free_inside(const Node* node) const {
-    return inside_.contains(node) && !knowledge_.hosts.contains(node) && !members_.contains(node) &&
-           is_free(node, knowledge_.recording);
+    return inside_.contains(node) && !context_.hosts.contains(node) && !members_.contains(node) &&
+           is_free(node, context_.recording);
   }
 
   bool depends_on_members(const Node* node) const {
@@ -141,9 +141,9 @@ class Excisor {
   }
 
   bool changes_with_sizes(const Value* value) const {
-    const auto values = knowledge_.runs.plain(value);
+    const auto values = context_.runs.plain(value);
     return std::any_of(values.begin(),
-                       values.begin() + static_cast<ptrdiff_t>(knowledge_.runs.fitted),
+                       values.begin() + static_cast<ptrdiff_t>(context_.runs.fitted),
                        [&values](const c10::IValue& other) { return other != values[0]; });
   }
 
@@ -157,7 +157,7 @@ class Excisor {
   }
 
   const Region& region_;
-  const Knowledge& knowledge_;
+  const ImportContext& context_;
   const Nodes inside_;
   Excision made_;
   Nodes members_, helpers_, visited_;
@@ -166,8 +166,9 @@ class Excisor {
 // Which nodes of a region somebody outside of all engines needs.
 class Liveness {
  public:
-  Liveness(const Region& region, const std::vector<Excision>& excisions, const Knowledge& knowledge)
-      : knowledge_(knowledge), inside_(region.nodes.begin(), region.nodes.end()) {
+  Liveness(const Region& region, const std::vector<Excision>& excisions,
+           const ImportContext& context)
+      : context_(context), inside_(region.nodes.begin(), region.nodes.end()) {
     for (const Excision& excision : excisions) {
       members_.insert(excision.nodes.begin(), excision.nodes.end());
       wanted_.insert(excision.inputs.begin(), excision.inputs.end());
@@ -187,7 +188,7 @@ class Liveness {
   bool is_live(const Node* node) {
     if (!inside_.contains(node)) return true;
     if (members_.contains(node)) return false;
-    if (!knowledge_.hosts.contains(node) && !is_free(node, knowledge_.recording)) return true;
+    if (!context_.hosts.contains(node) && !is_free(node, context_.recording)) return true;
     const auto found = known_.find(node);
     if (found != known_.end()) return found->second;
     const bool live = std::any_of(node->outputs().begin(), node->outputs().end(),
@@ -195,7 +196,7 @@ class Liveness {
     return known_[node] = live;
   }
 
-  const Knowledge& knowledge_;
+  const ImportContext& context_;
   const Nodes inside_;
   Nodes members_;
   std::unordered_set<const Value*> wanted_;
@@ -205,17 +206,17 @@ class Liveness {
 }  // namespace
 
 std::vector<Excision> excise(const Region& region, const std::vector<std::vector<Node*>>& engines,
-                             const Knowledge& knowledge) {
+                             const ImportContext& context) {
   std::vector<Excision> made;
   for (const auto& nodes : engines) {
     try {
-      made.push_back(Excisor(region, knowledge).run(nodes));
+      made.push_back(Excisor(region, context).run(nodes));
     } catch (const Error& error) {
       made.push_back({});
       made.back().refusal = error.what();
     }
   }
-  Liveness liveness(region, made, knowledge);
+  Liveness liveness(region, made, context);
   for (Excision& excision : made) {
     for (Node* node : excision.nodes) {
       for (Value* value : node->outputs()) {

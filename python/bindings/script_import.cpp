@@ -35,20 +35,20 @@ std::optional<c10::OperatorName> with_scalar(const c10::OperatorName& name) {
 
 struct Described {
   std::string name;
-  std::optional<TensorFact> type;
+  std::optional<ObservedTensor> type;
   Shape shape;
 };
 
 class Importer {
  public:
-  Importer(const Knowledge& knowledge, Sizes& sizes) : knowledge_(knowledge), sizes_(sizes) {}
+  Importer(const ImportContext& context, Sizes& sizes) : context_(context), sizes_(sizes) {}
 
   /// `kept`: why it stays native; "": where it can be expressed it does not.
   void add(Node* node, const std::string& kept) {
-    if (knowledge_.hosts.contains(node)) return;
+    if (context_.hosts.contains(node)) return;
     if (node->kind() == prim::ListConstruct) return;  // read through by who takes the list
     if (unpacks_unknown(node)) return;                // its results are leaves where they are read
-    const std::string why = kept.empty() ? refusal(knowledge_, node) : kept;
+    const std::string why = kept.empty() ? refusal(context_, node) : kept;
     if (why.empty()) {
       add_calls(node);
     } else {
@@ -71,7 +71,7 @@ class Importer {
 
   // Takes a list that comes from outside of the nodes.
   bool unpacks_unknown(const Node* node) const {
-    return is_free(node, knowledge_.recording) &&
+    return is_free(node, context_.recording) &&
            std::any_of(node->inputs().begin(), node->inputs().end(), [this](const Value* input) {
              return input->type()->kind() == c10::TypeKind::ListType && holds_tensors(input) &&
                     input->node()->kind() != prim::ListConstruct && !ids_.contains(input);
@@ -108,7 +108,7 @@ class Importer {
   // Of what comes from outside.
   Shape given_shape(const Value* value, size_t i) {
     Shape shape;
-    for (const Numbers& values : knowledge_.runs.sizes(value, i)) {
+    for (const Numbers& values : context_.runs.sizes(value, i)) {
       shape.push_back(sizes_.given(values));
     }
     return shape;
@@ -118,28 +118,29 @@ class Importer {
     Described made{value->debugName(), std::nullopt, {}};
     if (const auto constant = torch::jit::toIValue(value); constant && constant->isTensor()) {
       const at::Tensor& t = constant->toTensor();
-      made.type = TensorFact{t.scalar_type(),
-                             t.sizes().vec(),
-                             t.strides().vec(),
-                             t.device(),
-                             t.layout() == at::kStrided && !t.is_quantized(),
-                             false};
+      made.type = ObservedTensor{t.scalar_type(),
+                                 t.sizes().vec(),
+                                 t.strides().vec(),
+                                 t.device(),
+                                 t.layout() == at::kStrided && !t.is_quantized(),
+                                 false};
       made.shape = Shape(t.sizes().begin(), t.sizes().end());
       return made;
     }
-    const Fact* fact = knowledge_.recording.fact(value);
-    if (!fact || !fact->is_tensor || fact->tensors.empty() || fact->varies) return made;
-    made.type = fact->tensors.front();
+    const ObservedValue* observed = context_.recording.observed(value);
+    if (!observed || !observed->is_tensor || observed->tensors.empty() || observed->varies)
+      return made;
+    made.type = observed->tensors.front();
     made.shape = given_shape(value, 0);
     return made;
   }
 
   ValueId add_leaf(Value* value) {
     Described made = describe(value);
-    const auto weight = knowledge_.weights.find(value);
+    const auto weight = context_.weights.find(value);
     const bool is_weight =
-        weight != knowledge_.weights.end() || value->node()->kind() == prim::Constant;
-    if (weight != knowledge_.weights.end()) made.name = weight->second;
+        weight != context_.weights.end() || value->node()->kind() == prim::Constant;
+    if (weight != context_.weights.end()) made.name = weight->second;
     const ValueId id = add_value(made, is_weight ? ValueKind::kWeight : ValueKind::kInput);
     (is_weight ? graph().weights : graph().inputs).push_back(id);
     if (is_weight) result_.weights.emplace(id, value);
@@ -171,7 +172,7 @@ class Importer {
   void collect_root(Value* value, std::vector<Value*>& roots) {
     const Node* from = value->node();
     if (from->kind() == prim::Constant || !seen_.insert(value).second) return;
-    const bool passes_on = knowledge_.hosts.contains(from) || from->kind() == prim::ListConstruct;
+    const bool passes_on = context_.hosts.contains(from) || from->kind() == prim::ListConstruct;
     if (passes_on) {
       for (const Value* input : from->inputs()) collect_root(const_cast<Value*>(input), roots);
     } else if (ids_.contains(value)) {
@@ -197,12 +198,13 @@ class Importer {
     made.origin.refusal = why;
     made.args.push_back(tensor_list_arg("inputs", roots_of(node)));
     for (Value* output : node->outputs()) {
-      const Fact* fact = knowledge_.recording.fact(output);
+      const ObservedValue* observed = context_.recording.observed(output);
       std::vector<ValueId> ids;
-      const size_t count = fact && fact->is_list ? fact->tensors.size() : 1;
+      const size_t count = observed && observed->is_list ? observed->tensors.size() : 1;
       for (size_t i = 0; i < count; ++i) {
-        std::optional<TensorFact> type;
-        if (fact && i < fact->tensors.size() && !fact->varies) type = fact->tensors[i];
+        std::optional<ObservedTensor> type;
+        if (observed && i < observed->tensors.size() && !observed->varies)
+          type = observed->tensors[i];
         ids.push_back(add_output(made, type, type ? given_shape(output, i) : Shape{}));
       }
       ids_[output] = ids;
@@ -211,7 +213,7 @@ class Importer {
     graph().nodes.push_back(std::move(made));
   }
 
-  ValueId add_output(tv::Node& node, const std::optional<TensorFact>& type, Shape shape) {
+  ValueId add_output(tv::Node& node, const std::optional<ObservedTensor>& type, Shape shape) {
     const ValueId id = add_value({node.name, type, std::move(shape)}, ValueKind::kNode);
     node.outputs.push_back(id);
     return id;
@@ -231,7 +233,7 @@ class Importer {
   }
 
   void add_calls(Node* node) {
-    const Recipe& recipe = *knowledge_.recording.recipe(node);
+    const RecordedCalls& recorded = *context_.recording.recorded(node);
     std::vector<std::vector<ValueId>> made;
     const auto resolve = [&](const Ref& ref) {
       if (ref.call >= 0) return made.at(ref.call).at(ref.index);
@@ -239,12 +241,12 @@ class Importer {
       return ids.at(ref.element < 0 ? 0 : ref.element);
     };
     const std::vector<ValueId> order = roots_of(node);
-    for (size_t c = 0; c < recipe.calls.size(); ++c) {
+    for (size_t c = 0; c < recorded.calls.size(); ++c) {
       made.push_back(add_call(node, c, resolve, order));
     }
     for (size_t i = 0; i < node->outputs().size(); ++i) {
       std::vector<ValueId> ids;
-      for (const Ref& ref : recipe.outputs.at(i)) ids.push_back(resolve(ref));
+      for (const Ref& ref : recorded.outputs.at(i)) ids.push_back(resolve(ref));
       ids_[node->output(i)] = ids;
     }
   }
@@ -252,11 +254,11 @@ class Importer {
   // The number that a tensor argument stands for: a constant without dimensions is one.
   // In each execution; none: it is no number.
   std::vector<c10::IValue> number_of(const Node* node, size_t c, size_t a) const {
-    const CallArgument& argument = knowledge_.recording.recipe(node)->calls[c].arguments[a];
+    const CallArgument& argument = context_.recording.recorded(node)->calls[c].arguments[a];
     if (!argument.is_tensor || argument.is_list) return {};
     if (!argument.refs.front()) {
       if (argument.value.isNone()) return {};
-      return knowledge_.runs.argument(node, c, a);
+      return context_.runs.argument(node, c, a);
     }
     const Ref& ref = *argument.refs.front();
     if (ref.call >= 0 || ref.element >= 0) return {};
@@ -264,10 +266,10 @@ class Importer {
     const auto constant = torch::jit::toIValue(value);
     if (constant && constant->isTensor() && constant->toTensor().dim() == 0 &&
         !constant->toTensor().is_complex()) {
-      return std::vector<c10::IValue>(knowledge_.runs.all.size(), constant->toTensor().item());
+      return std::vector<c10::IValue>(context_.runs.all.size(), constant->toTensor().item());
     }
-    if (!knowledge_.hosts.contains(value->node()) || constant) return {};
-    auto numbers = knowledge_.runs.number(value);
+    if (!context_.hosts.contains(value->node()) || constant) return {};
+    auto numbers = context_.runs.number(value);
     if (numbers.front().isNone()) return {};
     return numbers;
   }
@@ -275,7 +277,7 @@ class Importer {
   template <typename Resolve>
   std::vector<ValueId> add_call(Node* node, size_t c, const Resolve& resolve,
                                 const std::vector<ValueId>& order) {
-    const Call& call = knowledge_.recording.recipe(node)->calls[c];
+    const Call& call = context_.recording.recorded(node)->calls[c];
     c10::OperatorName name = call.name;
     std::vector<std::vector<c10::IValue>> numbers;
     for (size_t i = 0; i < call.arguments.size(); ++i) numbers.push_back(number_of(node, c, i));
@@ -292,9 +294,9 @@ class Importer {
       const c10::Argument& formal = schema.arguments().at(i);
       const CallArgument& argument = call.arguments[i];
       if (!takes_tensors(formal)) {
-        const auto& values = numbers[i].empty() ? knowledge_.runs.argument(node, c, i) : numbers[i];
+        const auto& values = numbers[i].empty() ? context_.runs.argument(node, c, i) : numbers[i];
         made.args.push_back(
-            attr_arg(formal.name(), to_attr(formal, values, knowledge_.runs.fitted, sizes_)));
+            attr_arg(formal.name(), to_attr(formal, values, context_.runs.fitted, sizes_)));
         continue;
       }
       if (!argument.is_tensor && !argument.value.isNone()) {
@@ -314,7 +316,7 @@ class Importer {
     std::vector<ValueId> ids;
     for (size_t o = 0; o < call.outputs.size(); ++o) {
       if (call.outputs[o]) {
-        Shape shape = shape_of(knowledge_.runs.sizes(node, c, o));
+        Shape shape = shape_of(context_.runs.sizes(node, c, o));
         ids.push_back(add_output(made, call.outputs[o], std::move(shape)));
       } else {
         made.outputs.push_back(kNoValue);
@@ -330,13 +332,13 @@ class Importer {
                      const std::vector<c10::IValue>& numbers) {
     const c10::IValue& number = numbers.front();
     const bool floating = number.isDouble();
-    TensorFact type{floating ? at::kFloat : at::kInt, {}, {}, at::kCPU, true, true};
+    ObservedTensor type{floating ? at::kFloat : at::kInt, {}, {}, at::kCPU, true, true};
     const auto& result = call.outputs.front();
     if (result && result->dtype != at::kBool) type.dtype = result->dtype;
     tv::Node made = start("aten::full", node);
     made.args.push_back(attr_arg("size", std::vector<Expr>{}));
     made.args.push_back(
-        attr_arg("fill_value", to_attr(formal, numbers, knowledge_.runs.fitted, sizes_)));
+        attr_arg("fill_value", to_attr(formal, numbers, context_.runs.fitted, sizes_)));
     made.args.push_back(attr_arg("dtype", to_dtype(type)));
     for (const char* rest : {"layout", "device", "pin_memory"}) {
       made.args.push_back(attr_arg(rest, std::monostate{}));
@@ -346,7 +348,7 @@ class Importer {
     return id;
   }
 
-  const Knowledge& knowledge_;
+  const ImportContext& context_;
   Sizes& sizes_;
   Imported result_;
   std::unordered_map<const Value*, std::vector<ValueId>> ids_;
@@ -355,9 +357,9 @@ class Importer {
 
 }  // namespace
 
-Imported import_nodes(const Knowledge& knowledge, const std::vector<Node*>& nodes,
+Imported import_nodes(const ImportContext& context, const std::vector<Node*>& nodes,
                       const Refusals& native, const std::vector<Value*>& returned, Sizes& sizes) {
-  Importer importer(knowledge, sizes);
+  Importer importer(context, sizes);
   for (Node* node : nodes) {
     const auto kept = native.find(node);
     importer.add(node, kept == native.end() ? "" : kept->second);

@@ -14,11 +14,11 @@
 
 namespace tv::script {
 
-/// What the executions of a program say of one thing. Those that did not reach it say what the
-/// first does.
-struct Runs {
-  std::vector<const Recording*> all;  ///< [0]: what all else is told of
-  size_t fitted = 1;                  ///< the first so many decide (Sizes)
+/// What was seen of one thing in several executions of a program. For an execution that did not
+/// reach it, the first one's answer is used.
+struct SampleRuns {
+  std::vector<const Recording*> all;  ///< [0]: the one that the rest of the import reads
+  size_t fitted = 1;                  ///< how many, from the first, decide the sizes (Sizes)
 
   /// By dimension: of the i-th tensor of a value, and of a result of the operators of a node.
   std::vector<Numbers> sizes(const torch::jit::Value* value, size_t i) const;
@@ -31,10 +31,10 @@ struct Runs {
   std::vector<c10::IValue> plain(const torch::jit::Value* value) const;
 };
 
-/// What an import needs to know of the program.
-struct Knowledge {
+/// What an import reads besides the nodes.
+struct ImportContext {
   const Recording& recording;
-  Runs runs;
+  SampleRuns runs;
   Sizes* sizes = nullptr;  ///< over the whole program
   /// Values that are weights and what they are called; constants of the graph are weights, too.
   std::unordered_map<const torch::jit::Value*, std::string> weights;
@@ -56,7 +56,7 @@ struct Imported {
 Expr expr_of(Sizes& sizes, const Numbers& values);
 
 /// Why a node cannot be expressed as nodes of the Graph; "" if it can. Converters are not asked.
-std::string refusal(const Knowledge& knowledge, const torch::jit::Node* node);
+std::string refusal(const ImportContext& context, const torch::jit::Node* node);
 
 /// Why nodes stay native, by node.
 using Refusals = std::unordered_map<const torch::jit::Node*, std::string>;
@@ -64,7 +64,7 @@ using Refusals = std::unordered_map<const torch::jit::Node*, std::string>;
 /// `nodes` (of one block, in order) as a Graph. Those that are not expressible, or in `native`,
 /// have a refusal in their Origin. `returned`: tensors and lists of them that become outputs. The
 /// graph's symbols are those of `sizes`. Throws Error(kUnsupported).
-Imported import_nodes(const Knowledge& knowledge, const std::vector<torch::jit::Node*>& nodes,
+Imported import_nodes(const ImportContext& context, const std::vector<torch::jit::Node*>& nodes,
                       const Refusals& native, const std::vector<torch::jit::Value*>& returned,
                       Sizes& sizes);
 

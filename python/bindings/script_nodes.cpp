@@ -92,8 +92,8 @@ class Hosts {
   // prim::NumToTensor of a size, and arithmetic on such.
   bool makes_number(const Node* node) const {
     if (node->outputs().size() != 1) return false;
-    const Fact* fact = recording_.fact(node->output());
-    if (!fact || fact->number.isNone()) return false;
+    const ObservedValue* observed = recording_.observed(node->output());
+    if (!observed || observed->number.isNone()) return false;
     if (node->kind() == prim::NumToTensor) return true;
     const auto inputs = node->inputs();
     return std::any_of(inputs.begin(), inputs.end(), [](const Value* input) {
@@ -118,8 +118,8 @@ bool is_free(const Node* node, const Recording& recording) {
   const auto outputs = node->outputs();
   if (!std::any_of(outputs.begin(), outputs.end(), holds_tensors)) return false;
   if (node->kind() == prim::ListConstruct) return true;
-  const Recipe* recipe = recording.recipe(node);
-  return recipe && recipe->refusal.empty() && recipe->calls.empty();
+  const RecordedCalls* recorded = recording.recorded(node);
+  return recorded && recorded->refusal.empty() && recorded->calls.empty();
 }
 
 bool is_barrier(const Node* node) {

@@ -14,14 +14,14 @@ using torch::jit::Value;
 using Nodes = std::unordered_set<const Node*>;
 
 // Tensors that are read where the region ends, so that what plan() says of outputs holds.
-std::vector<Value*> outputs_of(const Region& region, const Knowledge& knowledge) {
+std::vector<Value*> outputs_of(const Region& region, const ImportContext& context) {
   const Nodes inside(region.nodes.begin(), region.nodes.end());
   std::vector<Value*> outputs;
   for (Node* node : region.nodes) {
-    if (knowledge.hosts.contains(node)) continue;
+    if (context.hosts.contains(node)) continue;
     for (Value* value : node->outputs()) {
-      const Fact* fact = knowledge.recording.fact(value);
-      if (!fact || !fact->is_tensor || fact->tensors.empty()) continue;
+      const ObservedValue* observed = context.recording.observed(value);
+      if (!observed || !observed->is_tensor || observed->tensors.empty()) continue;
       const bool leaves =
           std::any_of(value->uses().begin(), value->uses().end(),
                       [&inside](const auto& use) { return !inside.contains(use.user); });
@@ -106,13 +106,13 @@ std::vector<Region> regions(Block* block) {
   return found;
 }
 
-RegionPartition partition_region(const Region& region, const Knowledge& knowledge,
+RegionPartition partition_region(const Region& region, const ImportContext& context,
                                  const Settings& settings, const DeviceProfile& device) {
-  const std::vector<Value*> outputs = outputs_of(region, knowledge);
+  const std::vector<Value*> outputs = outputs_of(region, context);
   RegionPartition made;
   Refusals native;
   while (true) {
-    made.imported = import_nodes(knowledge, region.nodes, native, outputs, *knowledge.sizes);
+    made.imported = import_nodes(context, region.nodes, native, outputs, *context.sizes);
     made.plan = plan(std::move(made.imported.graph), settings, device);
     if (add_unsupported(made, native)) continue;
     Refusals impossible;

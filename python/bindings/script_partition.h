@@ -29,7 +29,7 @@ struct RegionPartition {
 };
 
 /// Throws as plan() does.
-RegionPartition partition_region(const Region& region, const Knowledge& knowledge,
+RegionPartition partition_region(const Region& region, const ImportContext& context,
                                  const Settings& settings, const DeviceProfile& device);
 
 }  // namespace tv::script

@@ -11,7 +11,7 @@ using List = std::vector<int64_t>;
 
 // By execution to by position.
 template <typename Get>
-std::vector<Numbers> transposed(const Runs& runs, const Get& get) {
+std::vector<Numbers> transposed(const SampleRuns& runs, const Get& get) {
   const std::optional<List> first = get(*runs.all[0]);
   if (!first) return {};
   std::vector<Numbers> made(first->size());
@@ -26,13 +26,13 @@ std::vector<Numbers> transposed(const Runs& runs, const Get& get) {
   return made;
 }
 
-const TensorFact* tensor_of(const Recording& run, const torch::jit::Value* value, size_t i) {
-  const Fact* fact = run.fact(value);
-  return fact && i < fact->tensors.size() ? &fact->tensors[i] : nullptr;
+const ObservedTensor* tensor_of(const Recording& run, const torch::jit::Value* value, size_t i) {
+  const ObservedValue* observed = run.observed(value);
+  return observed && i < observed->tensors.size() ? &observed->tensors[i] : nullptr;
 }
 
 template <typename Get>
-std::vector<c10::IValue> by_run(const Runs& runs, const Get& get) {
+std::vector<c10::IValue> by_run(const SampleRuns& runs, const Get& get) {
   std::vector<c10::IValue> made;
   for (const Recording* run : runs.all) {
     const c10::IValue* found = get(*run);
@@ -43,51 +43,52 @@ std::vector<c10::IValue> by_run(const Runs& runs, const Get& get) {
 
 }  // namespace
 
-std::vector<Numbers> Runs::sizes(const torch::jit::Value* value, size_t i) const {
+std::vector<Numbers> SampleRuns::sizes(const torch::jit::Value* value, size_t i) const {
   return transposed(*this, [=](const Recording& run) {
-    const TensorFact* fact = tensor_of(run, value, i);
-    return fact ? std::optional(fact->sizes) : std::nullopt;
+    const ObservedTensor* observed = tensor_of(run, value, i);
+    return observed ? std::optional(observed->sizes) : std::nullopt;
   });
 }
 
-std::vector<Numbers> Runs::strides(const torch::jit::Value* value, size_t i) const {
+std::vector<Numbers> SampleRuns::strides(const torch::jit::Value* value, size_t i) const {
   return transposed(*this, [=](const Recording& run) {
-    const TensorFact* fact = tensor_of(run, value, i);
-    return fact ? std::optional(promised_strides(*fact)) : std::nullopt;
+    const ObservedTensor* observed = tensor_of(run, value, i);
+    return observed ? std::optional(promised_strides(*observed)) : std::nullopt;
   });
 }
 
-std::vector<Numbers> Runs::sizes(const torch::jit::Node* node, size_t call, size_t output) const {
+std::vector<Numbers> SampleRuns::sizes(const torch::jit::Node* node, size_t call,
+                                       size_t output) const {
   return transposed(*this, [=](const Recording& run) -> std::optional<List> {
-    const Recipe* recipe = run.recipe(node);
-    if (!recipe || call >= recipe->calls.size()) return std::nullopt;
-    const auto& outputs = recipe->calls[call].outputs;
+    const RecordedCalls* recorded = run.recorded(node);
+    if (!recorded || call >= recorded->calls.size()) return std::nullopt;
+    const auto& outputs = recorded->calls[call].outputs;
     if (output >= outputs.size() || !outputs[output]) return std::nullopt;
     return outputs[output]->sizes;
   });
 }
 
-std::vector<c10::IValue> Runs::argument(const torch::jit::Node* node, size_t call,
-                                        size_t index) const {
+std::vector<c10::IValue> SampleRuns::argument(const torch::jit::Node* node, size_t call,
+                                              size_t index) const {
   return by_run(*this, [=](const Recording& run) -> const c10::IValue* {
-    const Recipe* recipe = run.recipe(node);
-    if (!recipe || call >= recipe->calls.size()) return nullptr;
-    const auto& arguments = recipe->calls[call].arguments;
+    const RecordedCalls* recorded = run.recorded(node);
+    if (!recorded || call >= recorded->calls.size()) return nullptr;
+    const auto& arguments = recorded->calls[call].arguments;
     return index < arguments.size() ? &arguments[index].value : nullptr;
   });
 }
 
-std::vector<c10::IValue> Runs::number(const torch::jit::Value* value) const {
+std::vector<c10::IValue> SampleRuns::number(const torch::jit::Value* value) const {
   return by_run(*this, [=](const Recording& run) {
-    const Fact* fact = run.fact(value);
-    return fact ? &fact->number : nullptr;
+    const ObservedValue* observed = run.observed(value);
+    return observed ? &observed->number : nullptr;
   });
 }
 
-std::vector<c10::IValue> Runs::plain(const torch::jit::Value* value) const {
+std::vector<c10::IValue> SampleRuns::plain(const torch::jit::Value* value) const {
   return by_run(*this, [=](const Recording& run) {
-    const Fact* fact = run.fact(value);
-    return fact ? &fact->value : nullptr;
+    const ObservedValue* observed = run.observed(value);
+    return observed ? &observed->value : nullptr;
   });
 }
 

@@ -46,11 +46,11 @@ Value* insert_call(Graph& graph, const char* op, const std::vector<Value*>& inpu
   return node->output();
 }
 
-bool is_row_major(const TensorFact& fact) {
+bool is_row_major(const ObservedTensor& observed) {
   int64_t expected = 1;
-  for (size_t d = fact.sizes.size(); d-- > 0;) {
-    if (fact.sizes[d] != 1 && fact.strides[d] != expected) return false;
-    expected *= fact.sizes[d];
+  for (size_t d = observed.sizes.size(); d-- > 0;) {
+    if (observed.sizes[d] != 1 && observed.strides[d] != expected) return false;
+    expected *= observed.sizes[d];
   }
   return true;
 }
@@ -73,15 +73,15 @@ Value* insert_condition(Graph& graph, const Excision& excision, const EngineCall
   for (Value* input : call.inputs) {
     if (!call.method.empty()) break;  // the rule has them
     // Results have strides like those that PyTorch made of the example's.
-    const Fact* fact = recording.fact(input);
-    if (!fact || fact->tensors.empty() || is_row_major(fact->tensors.front())) continue;
+    const ObservedValue* observed = recording.observed(input);
+    if (!observed || observed->tensors.empty() || is_row_major(observed->tensors.front())) continue;
     Value* strides = insert_call(graph, "aten::stride", {input}, c10::ListType::ofInts());
-    Value* want = graph.insertConstant(fact->tensors.front().strides);
+    Value* want = graph.insertConstant(observed->tensors.front().strides);
     Value* same = insert_call(graph, "aten::eq", {strides, want}, c10::BoolType::get());
     fits = insert_call(graph, "aten::__and__", {fits, same}, c10::BoolType::get());
   }
   for (Value* guard : excision.guards) {
-    Value* want = graph.insertConstant(recording.fact(guard)->value);
+    Value* want = graph.insertConstant(recording.observed(guard)->value);
     Value* same = insert_call(graph, "aten::eq", {guard, want}, c10::BoolType::get());
     fits = insert_call(graph, "aten::__and__", {fits, same}, c10::BoolType::get());
   }
@@ -163,7 +163,7 @@ std::vector<Value*> replace(const Excision& excision, const EngineCall& call,
   for (Value* output : excision.outputs) {
     Value* chosen = choice->addOutput()->setType(output->type());
     for (Recording* each : recordings) {
-      if (each->facts.contains(output)) each->facts[chosen] = each->facts.at(output);
+      if (each->values.contains(output)) each->values[chosen] = each->values.at(output);
     }
     const auto uses = output->uses();
     for (const auto& use : uses) {
@@ -176,18 +176,18 @@ std::vector<Value*> replace(const Excision& excision, const EngineCall& call,
 
 void keep(const Excision& excision) { place_nodes(excision.nodes.back()->next(), excision); }
 
-void remove_unread(const Region& region, Knowledge& knowledge,
+void remove_unread(const Region& region, ImportContext& context,
                    const std::vector<Recording*>& recordings) {
   for (auto it = region.nodes.rbegin(); it != region.nodes.rend(); ++it) {
     Node* node = *it;
     const bool is_helper = node->owningBlock() == region.block &&
-                           (knowledge.hosts.contains(node) || is_free(node, knowledge.recording));
+                           (context.hosts.contains(node) || is_free(node, context.recording));
     if (!is_helper || node->hasUses()) continue;
     // Another node may be made at the same address.
-    knowledge.hosts.erase(node);
+    context.hosts.erase(node);
     for (Recording* each : recordings) {
-      each->recipes.erase(node);
-      for (const Value* output : node->outputs()) each->facts.erase(output);
+      each->calls.erase(node);
+      for (const Value* output : node->outputs()) each->values.erase(output);
     }
     node->destroy();
   }

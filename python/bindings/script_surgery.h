@@ -30,7 +30,7 @@ inline constexpr int64_t kCarriedBias = int64_t{1} << 62;
 /// One for each of `engines`, sets of nodes of the region.
 std::vector<Excision> excise(const Region& region,
                              const std::vector<std::vector<torch::jit::Node*>>& engines,
-                             const Knowledge& knowledge);
+                             const ImportContext& context);
 
 /// Sorts the nodes of a region so that those of each excision are neighbours and data still flows
 /// forward.
@@ -62,7 +62,7 @@ std::vector<torch::jit::Value*> replace(const Excision& excision, const EngineCa
 void keep(const Excision& excision);
 
 /// Destroys nodes of numbers and lists that nobody reads any more, and what is known of them.
-void remove_unread(const Region& region, Knowledge& knowledge,
+void remove_unread(const Region& region, ImportContext& context,
                    const std::vector<Recording*>& recordings);
 
 }  // namespace tv::script

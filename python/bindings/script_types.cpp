@@ -52,7 +52,9 @@ std::string format_name(int64_t format) {
 
 }  // namespace
 
-DType to_dtype(const TensorFact& fact) { return fact.plain ? known(fact.dtype) : DType::kOther; }
+DType to_dtype(const ObservedTensor& observed) {
+  return observed.plain ? known(observed.dtype) : DType::kOther;
+}
 
 bool takes_tensors(const c10::Argument& formal) {
   c10::TypePtr type = without_optional(formal.type());

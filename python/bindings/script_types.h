@@ -9,7 +9,7 @@
 namespace tv::script {
 
 /// kOther for what engines never hold.
-DType to_dtype(const TensorFact& fact);
+DType to_dtype(const ObservedTensor& observed);
 
 bool takes_tensors(const c10::Argument& formal);
 

@@ -11,6 +11,7 @@
 #include "python/bindings/torch_cuda.h"
 #include "python/bindings/torch_profile.h"
 #include "python/bindings/torch_written.h"
+#include "runtime/base/json.h"
 #include "runtime/spec/vke.h"
 #include "runtime/spec/vke_parts.h"
 #include "runtime/vulkan/device_lost.h"
@@ -26,22 +27,21 @@ std::vector<int64_t> evaluate(const Shape& shape, std::span<const int64_t> symbo
 }
 
 // Dimensions are written as Expr::parse reads them.
-std::string to_json(const Shape& shape) {
-  std::string text = "[";
-  for (const Expr& dim : shape) text += (text.size() > 1 ? ", \"" : "\"") + dim.str() + "\"";
-  return text + "]";
+Json to_json(const Shape& shape) {
+  Json::Array dims;
+  for (const Expr& dim : shape) dims.emplace_back(dim.str());
+  return dims;
 }
 
-std::string to_json(const std::vector<Binding>& bindings) {
-  std::string text = "[";
+Json to_json(const std::vector<Binding>& bindings) {
+  Json::Array all;
   for (const Binding& binding : bindings) {
-    if (text.size() > 1) text += ", ";
-    text += "{\"dtype\": \"" + std::string(name(binding.dtype)) +
-            "\", \"shape\": " + to_json(binding.shape) +
-            ", \"strides\": " + to_json(binding.strides) +
-            ", \"written\": " + (binding.written ? "true" : "false") + "}";
+    all.emplace_back(Json::Object{{"dtype", std::string(name(binding.dtype))},
+                                  {"shape", to_json(binding.shape)},
+                                  {"strides", to_json(binding.strides)},
+                                  {"written", binding.written}});
   }
-  return text + "]";
+  return all;
 }
 
 std::span<const uint8_t> bytes_of(const at::Tensor& vke) {
@@ -253,9 +253,10 @@ std::string TorchEngine::description() const {
   if (file.numel() == 0) return "{}";
   try {
     const EngineSpec spec = from_vke(bytes_of(split(file).front())).spec;
-    return "{\"symbols\": " + std::to_string(spec.symbols.size()) +
-           ", \"inputs\": " + to_json(spec.inputs) + ", \"outputs\": " + to_json(spec.outputs) +
-           "}";
+    return Json(Json::Object{{"symbols", static_cast<int64_t>(spec.symbols.size())},
+                             {"inputs", to_json(spec.inputs)},
+                             {"outputs", to_json(spec.outputs)}})
+        .dump();
   } catch (const Error& error) {
     rethrow(error);
   }

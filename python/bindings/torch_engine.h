@@ -91,7 +91,7 @@ class TorchEngine : public torch::CustomClassHolder {
   /// What a call needs to know of the shapes it was given; made once per set of shapes.
   struct ShapePlan;
   std::shared_ptr<script::SizeCheck> size_check(const SizesOf& sizes);
-  /// One engine of the file: there is one for each profile of shapes.
+  /// One engine of the file: there is one for each shape profile.
   struct Part {
     Part(at::Tensor vke, std::shared_ptr<Engine> opened, bool immutable_weights, bool truncate)
         : file(std::move(vke)), engine(std::move(opened)), weights(immutable_weights, truncate) {}

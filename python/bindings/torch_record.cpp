@@ -17,7 +17,7 @@ using torch::jit::Node;
 using torch::jit::Value;
 namespace prim = c10::prim;
 
-TensorFact fact_of(const at::Tensor& tensor) {
+ObservedTensor observed_tensor(const at::Tensor& tensor) {
   const bool strided = tensor.layout() == at::kStrided;
   const bool plain = strided && !tensor.is_quantized() && !tensor.is_nested();
   const bool whole = plain && tensor.has_storage() && tensor.is_contiguous() &&
@@ -38,7 +38,7 @@ bool is_optional_list(const IValue& value) {
          type->containedType(0)->kind() == c10::TypeKind::TensorType;
 }
 
-// The recipe of the node that runs at the moment.
+// The calls of the node that runs at the moment.
 class Recorder : public Listener {
  public:
   Recorder(Recording& recording, const RecordOptions& options)
@@ -46,7 +46,7 @@ class Recorder : public Listener {
 
   void begin(const Node* node, const std::vector<IValue>& inputs) {
     node_ = node;
-    recipe_ = {};
+    recorded_ = {};
     refs_.clear();
     held_.clear();
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -58,10 +58,10 @@ class Recorder : public Listener {
   void end(const Node* node, const std::vector<IValue>& outputs) {
     for (size_t i = 0; i < outputs.size(); ++i) note(node->output(i), outputs[i]);
     if (node_ != node) return;
-    for (const IValue& output : outputs) recipe_.outputs.push_back(refs_to(output));
+    for (const IValue& output : outputs) recorded_.outputs.push_back(refs_to(output));
     drop_calls_without_effect();
     for (size_t i = 0; i < outputs.size(); ++i) {
-      const auto& refs = recipe_.outputs[i];
+      const auto& refs = recorded_.outputs[i];
       if (outputs[i].isTensor() && refs.size() == 1 && refs[0].call < 0 && refs[0].element < 0) {
         roots_[node->output(i)] = root_of(node->input(refs[0].index));
       }
@@ -71,29 +71,29 @@ class Recorder : public Listener {
   }
 
   void note(const Value* value, const IValue& seen) {
-    Fact fact;
+    ObservedValue observed;
     if (seen.isTensor()) {
-      fact.is_tensor = true;
+      observed.is_tensor = true;
       const at::Tensor& tensor = seen.toTensor();
-      if (tensor.defined()) fact.tensors.push_back(fact_of(tensor));
-      if (is_number(tensor)) fact.number = tensor.item();
+      if (tensor.defined()) observed.tensors.push_back(observed_tensor(tensor));
+      if (is_number(tensor)) observed.number = tensor.item();
     } else if (seen.isTensorList()) {
-      fact.is_list = true;
+      observed.is_list = true;
       for (const at::Tensor& tensor : seen.toTensorVector()) {
-        fact.tensors.push_back(fact_of(tensor));
+        observed.tensors.push_back(observed_tensor(tensor));
       }
     } else if (is_optional_list(seen)) {
-      fact.is_list = true;
+      observed.is_list = true;
       for (const IValue& tensor : seen.toListRef()) {
-        if (tensor.isTensor()) fact.tensors.push_back(fact_of(tensor.toTensor()));
+        if (tensor.isTensor()) observed.tensors.push_back(observed_tensor(tensor.toTensor()));
       }
     } else if (!seen.isObject()) {
-      fact.value = seen.isList() || seen.isTuple() ? seen.deepcopy() : seen;
+      observed.value = seen.isList() || seen.isTuple() ? seen.deepcopy() : seen;
     }
-    const auto [place, fresh] = recording_.facts.emplace(value, fact);
+    const auto [place, fresh] = recording_.values.emplace(value, observed);
     if (fresh) return;
-    if (!same(place->second, fact)) place->second.varies = true;
-    if (text(place->second.number) != text(fact.number)) place->second.number_varies = true;
+    if (!same(place->second, observed)) place->second.varies = true;
+    if (text(place->second.number) != text(observed.number)) place->second.number_varies = true;
   }
 
   bool keeps_whole(const c10::OperatorHandle& op) override {
@@ -122,7 +122,7 @@ class Recorder : public Listener {
   void ran(const c10::OperatorHandle& op, const std::vector<IValue>& inputs,
            const std::vector<IValue>& outputs) override {
     if (!node_) return;
-    const int index = static_cast<int>(recipe_.calls.size());
+    const int index = static_cast<int>(recorded_.calls.size());
     Call call{op.operator_name(), {}, {}};
     if (op.schema().is_mutable())
       refuse("it calls " + registered_name(call.name) + ", which writes to a tensor");
@@ -131,22 +131,23 @@ class Recorder : public Listener {
     for (const IValue& output : outputs) {
       if (output.isTensor()) {
         bind(output, index, position++);
-        call.outputs.push_back(
-            output.toTensor().defined() ? std::optional(fact_of(output.toTensor())) : std::nullopt);
+        call.outputs.push_back(output.toTensor().defined()
+                                   ? std::optional(observed_tensor(output.toTensor()))
+                                   : std::nullopt);
       } else if (output.isTensorList()) {
         for (const at::Tensor& tensor : output.toTensorVector()) {
           bind(tensor, index, position++);
-          call.outputs.push_back(fact_of(tensor));
+          call.outputs.push_back(observed_tensor(tensor));
         }
       } else {
         refuse("it computes a number from a tensor's contents");
       }
     }
-    recipe_.calls.push_back(std::move(call));
+    recorded_.calls.push_back(std::move(call));
   }
 
  private:
-  static bool same(const Fact& a, const Fact& b) {
+  static bool same(const ObservedValue& a, const ObservedValue& b) {
     if (a.is_tensor != b.is_tensor || a.is_list != b.is_list ||
         a.tensors.size() != b.tensors.size()) {
       return false;
@@ -183,11 +184,11 @@ class Recorder : public Listener {
 
   // aten::contiguous of what is contiguous gives its argument.
   void drop_calls_without_effect() {
-    const auto& outputs = recipe_.outputs;
+    const auto& outputs = recorded_.outputs;
     const bool hands_on = std::all_of(outputs.begin(), outputs.end(), [](const auto& refs) {
       return refs.size() == 1 && refs[0].call < 0;
     });
-    if (hands_on && !outputs.empty()) recipe_.calls.clear();
+    if (hands_on && !outputs.empty()) recorded_.calls.clear();
   }
 
   // The value that `value` is another name for, as dropout's result is.
@@ -208,7 +209,7 @@ class Recorder : public Listener {
   }
 
   void refuse(const std::string& why) {
-    if (recipe_.refusal.empty()) recipe_.refusal = why;
+    if (recorded_.refusal.empty()) recorded_.refusal = why;
   }
 
   void bind(const IValue& value, int call, int index) {
@@ -292,7 +293,7 @@ class Recorder : public Listener {
 
   void finish() {
     std::ostringstream text;
-    for (const Call& call : recipe_.calls) {
+    for (const Call& call : recorded_.calls) {
       text << registered_name(call.name) << '(';
       for (const CallArgument& argument : call.arguments) {
         for (const auto& ref : argument.refs) {
@@ -304,11 +305,11 @@ class Recorder : public Listener {
       for (const auto& output : call.outputs) text << (output ? text_of(*output) : "None");
       text << ")\n";
     }
-    recipe_.text = text.str();
-    const auto [place, fresh] = recording_.recipes.emplace(node_, recipe_);
+    recorded_.text = text.str();
+    const auto [place, fresh] = recording_.calls.emplace(node_, recorded_);
     if (fresh || !place->second.refusal.empty()) return;
-    if (!recipe_.refusal.empty()) place->second.refusal = recipe_.refusal;
-    if (place->second.text != recipe_.text) {
+    if (!recorded_.refusal.empty()) place->second.refusal = recorded_.refusal;
+    if (place->second.text != recorded_.text) {
       place->second.refusal = "its sizes or numbers change from one execution to the next";
     }
   }
@@ -316,7 +317,7 @@ class Recorder : public Listener {
   Recording& recording_;
   const RecordOptions& options_;
   const Node* node_ = nullptr;
-  Recipe recipe_;
+  RecordedCalls recorded_;
   std::unordered_map<const c10::TensorImpl*, Ref> refs_;
   std::vector<at::Tensor> held_;
   std::unordered_map<const Value*, const Value*> roots_;

@@ -11,7 +11,7 @@
 
 namespace tv::script {
 
-struct TensorFact {
+struct ObservedTensor {
   at::ScalarType dtype;
   std::vector<int64_t> sizes, strides;
   c10::Device device;
@@ -20,12 +20,12 @@ struct TensorFact {
 };
 
 /// What a value was in every execution.
-struct Fact {
+struct ObservedValue {
   bool varies = false;  ///< another type, size or number from one execution to the next
   bool is_tensor = false, is_list = false;
-  std::vector<TensorFact> tensors;  ///< one for a tensor, one each for a list of tensors
-  c10::IValue value;                ///< of what is no tensor
-  c10::IValue number;               ///< what a CPU tensor without dimensions held; None of others
+  std::vector<ObservedTensor> tensors;  ///< one for a tensor, one each for a list of tensors
+  c10::IValue value;                    ///< of what is no tensor
+  c10::IValue number;  ///< what a CPU tensor without dimensions held; None of others
   bool number_varies = false;
 };
 
@@ -45,23 +45,23 @@ struct CallArgument {
 struct Call {
   c10::OperatorName name;
   std::vector<CallArgument> arguments;
-  std::vector<std::optional<TensorFact>> outputs;  ///< those of a list one by one
+  std::vector<std::optional<ObservedTensor>> outputs;  ///< those of a list one by one
 };
 
 /// A node as the operators that it calls.
-struct Recipe {
+struct RecordedCalls {
   std::string refusal;  ///< why there is none
   std::vector<Call> calls;
   std::vector<std::vector<Ref>> outputs;  ///< by output of the node; empty: not made of tensors
-  std::string text;                       ///< equal text: equal recipes
+  std::string text;                       ///< equal text: equal calls
 };
 
 struct Recording {
-  std::unordered_map<const torch::jit::Value*, Fact> facts;
-  std::unordered_map<const torch::jit::Node*, Recipe> recipes;
+  std::unordered_map<const torch::jit::Value*, ObservedValue> values;
+  std::unordered_map<const torch::jit::Node*, RecordedCalls> calls;
 
-  const Fact* fact(const torch::jit::Value* value) const;
-  const Recipe* recipe(const torch::jit::Node* node) const;  ///< null: it was never run
+  const ObservedValue* observed(const torch::jit::Value* value) const;
+  const RecordedCalls* recorded(const torch::jit::Node* node) const;  ///< null: it was never run
 };
 
 struct RecordOptions {
@@ -83,6 +83,6 @@ std::string registered_name(const c10::OperatorName& name);
 bool names_device(const c10::Type& type);
 
 /// Sizes, strides and dtype as one text, for comparison.
-std::string text_of(const TensorFact& fact);
+std::string text_of(const ObservedTensor& observed);
 
 }  // namespace tv::script

@@ -87,21 +87,21 @@ Trace trace_without_data(const std::shared_ptr<torch::jit::Graph>& graph, const 
   options.on_meta = true;
   record(copy, {self, without_data(inputs), without_data(weights)}, options, recording);
   const auto on_meta = [&recording](const torch::jit::Value* value) {
-    const Fact* fact = recording.fact(value);
-    return fact && !fact->tensors.empty() && fact->tensors.front().device.is_meta();
+    const ObservedValue* observed = recording.observed(value);
+    return observed && !observed->tensors.empty() && observed->tensors.front().device.is_meta();
   };
   Trace made;
   for (const torch::jit::Node* node : copy->nodes()) {
-    const Recipe* recipe = recording.recipe(node);
-    if (!recipe || recipe->calls.empty()) continue;
+    const RecordedCalls* recorded = recording.recorded(node);
+    if (!recorded || recorded->calls.empty()) continue;
     bool computes = false;
     for (const torch::jit::Value* output : node->outputs()) computes |= on_meta(output);
     if (!computes) continue;  // a number of the host
-    if (!recipe->refusal.empty()) throw Error(ErrorKind::kUnsupported, recipe->refusal);
+    if (!recorded->refusal.empty()) throw Error(ErrorKind::kUnsupported, recorded->refusal);
     trace(node, recording, [&](const torch::jit::Value* value) { return !on_meta(value); }, made);
   }
-  const Fact* results = recording.fact(copy->outputs().at(0));
-  for (const TensorFact& tensor : results->tensors) trace(tensor, made);
+  const ObservedValue* results = recording.observed(copy->outputs().at(0));
+  for (const ObservedTensor& tensor : results->tensors) trace(tensor, made);
   return made;
 }
 

@@ -42,20 +42,20 @@ void add(const Ref& ref, const torch::jit::Node* node, const Recording& recordin
   trace.text += '%' + std::to_string(ref.call) + '.' + std::to_string(ref.index) + '.' +
                 std::to_string(ref.element);
   if (ref.call >= 0 || ref.element >= 0 || !is_number(node->input(ref.index))) return;
-  const Fact* fact = recording.fact(node->input(ref.index));
-  if (fact) add(fact->number, trace);
+  const ObservedValue* observed = recording.observed(node->input(ref.index));
+  if (observed) add(observed->number, trace);
 }
 
 }  // namespace
 
-const Fact* Recording::fact(const torch::jit::Value* value) const {
-  const auto found = facts.find(value);
-  return found == facts.end() ? nullptr : &found->second;
+const ObservedValue* Recording::observed(const torch::jit::Value* value) const {
+  const auto found = values.find(value);
+  return found == values.end() ? nullptr : &found->second;
 }
 
-const Recipe* Recording::recipe(const torch::jit::Node* node) const {
-  const auto found = recipes.find(node);
-  return found == recipes.end() ? nullptr : &found->second;
+const RecordedCalls* Recording::recorded(const torch::jit::Node* node) const {
+  const auto found = calls.find(node);
+  return found == calls.end() ? nullptr : &found->second;
 }
 
 bool names_device(const c10::Type& type) {
@@ -67,16 +67,16 @@ std::string registered_name(const c10::OperatorName& name) {
   return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
 }
 
-std::string text_of(const TensorFact& fact) {
+std::string text_of(const ObservedTensor& observed) {
   std::ostringstream text;
-  text << fact.dtype << at::IntArrayRef(fact.sizes) << at::IntArrayRef(fact.strides) << fact.device
-       << fact.plain;
+  text << observed.dtype << at::IntArrayRef(observed.sizes) << at::IntArrayRef(observed.strides)
+       << observed.device << observed.plain;
   return text.str();
 }
 
 void trace(const torch::jit::Node* node, const Recording& recording, const IsNumber& is_number,
            Trace& trace) {
-  const auto& calls = recording.recipe(node)->calls;
+  const auto& calls = recording.recorded(node)->calls;
   if (calls.size() == 1 && only_lays_out(calls[0])) return;
   for (const Call& call : calls) {
     const auto op = c10::Dispatcher::singleton().findSchema(call.name);
@@ -107,36 +107,38 @@ void trace(const torch::jit::Node* node, const Recording& recording, const IsNum
   }
 }
 
-void trace(const TensorFact& fact, Trace& trace) {
+void trace(const ObservedTensor& observed, Trace& trace) {
   trace.text += "result[";
-  for (const int64_t size : fact.sizes) add(size, trace);
+  for (const int64_t size : observed.sizes) add(size, trace);
   trace.text += "][";
-  const std::vector<int64_t> strides = promised_strides(fact);
+  const std::vector<int64_t> strides = promised_strides(observed);
   for (size_t d = 0; d < strides.size(); ++d) {
-    add(fact.sizes[d] == 1 ? kAnyNumber : strides[d], trace);
+    add(observed.sizes[d] == 1 ? kAnyNumber : strides[d], trace);
   }
   trace.text += "]\n";
 }
 
-std::vector<int64_t> promised_strides(const TensorFact& fact) {
-  const size_t rank = fact.sizes.size();
-  if (std::find(fact.sizes.begin(), fact.sizes.end(), 0) != fact.sizes.end()) return fact.strides;
+std::vector<int64_t> promised_strides(const ObservedTensor& observed) {
+  const size_t rank = observed.sizes.size();
+  if (std::find(observed.sizes.begin(), observed.sizes.end(), 0) != observed.sizes.end())
+    return observed.strides;
   std::vector<size_t> order;  // outermost first
   for (size_t d = 0; d < rank; ++d) {
-    if (fact.sizes[d] != 1) order.push_back(d);
+    if (observed.sizes[d] != 1) order.push_back(d);
   }
-  std::stable_sort(order.begin(), order.end(),
-                   [&fact](size_t a, size_t b) { return fact.strides[a] > fact.strides[b]; });
+  std::stable_sort(order.begin(), order.end(), [&observed](size_t a, size_t b) {
+    return observed.strides[a] > observed.strides[b];
+  });
   bool is_dense = true, overlaps = false;
   int64_t expected = 1;
   std::vector<int64_t> strides(rank, 1);
   for (auto d = order.rbegin(); d != order.rend(); ++d) {
-    is_dense = is_dense && fact.strides[*d] == expected;
-    overlaps = overlaps || fact.strides[*d] == 0;
+    is_dense = is_dense && observed.strides[*d] == expected;
+    overlaps = overlaps || observed.strides[*d] == 0;
     strides[*d] = expected;
-    expected *= fact.sizes[*d];
+    expected *= observed.sizes[*d];
   }
-  if (is_dense) return fact.strides;
+  if (is_dense) return observed.strides;
   return overlaps ? std::vector<int64_t>{} : strides;
 }
 

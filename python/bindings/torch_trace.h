@@ -19,7 +19,7 @@ struct Trace {
 using IsNumber = std::function<bool(const torch::jit::Value*)>;
 
 /// Appends the operators behind a node: their names, arguments and the sizes of their results.
-/// Devices are left out. The node has a recipe.
+/// Devices are left out. The node was recorded.
 void trace(const torch::jit::Node* node, const Recording& recording, const IsNumber& is_number,
            Trace& trace);
 
@@ -27,10 +27,10 @@ void trace(const torch::jit::Node* node, const Recording& recording, const IsNum
 inline constexpr int64_t kAnyNumber = -(int64_t{1} << 62);
 
 /// Appends the sizes and promised strides of a tensor: any, of dimensions of size 1.
-void trace(const TensorFact& fact, Trace& trace);
+void trace(const ObservedTensor& observed, Trace& trace);
 
 /// The strides that an engine gives to a result which is this tensor in eager mode: its own where
 /// they are dense, else dense ones in the same order of dimensions; empty: row-major.
-std::vector<int64_t> promised_strides(const TensorFact& fact);
+std::vector<int64_t> promised_strides(const ObservedTensor& observed);
 
 }  // namespace tv::script

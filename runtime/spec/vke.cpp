@@ -128,7 +128,7 @@ Header check_header(Bytes bytes) {
                    : ": build the engine again"));
   if (const size_t parts = split_vke(bytes).size(); parts > 1)
     fail_file("the file holds " + std::to_string(parts) +
-              " engines, one for each profile of shapes: take one of what split_vke() makes of it "
+              " engines, one for each shape profile: take one of what split_vke() makes of it "
               "(runtime/spec/vke_parts.h)");
   if (header.file_bytes != bytes.size())
     fail_file("the file is " +

@@ -1,5 +1,5 @@
 #pragma once
-// Networks with several profiles (ranges of shapes): a .vke file for each, one after the other.
+// Networks with several shape profiles: a .vke file for each, one after the other.
 
 #include <cstdint>
 #include <span>

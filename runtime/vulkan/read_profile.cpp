@@ -214,6 +214,79 @@ void set_limits(const VkPhysicalDeviceLimits& limits, DeviceProfile& p) {
   }
 }
 
+/// The device's properties of each version of Vulkan, to be read in one call.
+struct PropertyChain {
+  VkPhysicalDeviceProperties2 core{};
+  VkPhysicalDeviceVulkan11Properties v11{};
+  VkPhysicalDeviceVulkan12Properties v12{};
+  VkPhysicalDeviceVulkan13Properties v13{};
+
+  PropertyChain() {
+    v13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES;
+    v12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES;
+    v12.pNext = &v13;
+    v11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES;
+    v11.pNext = &v12;
+    core.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+    core.pNext = &v11;
+  }
+  PropertyChain(const PropertyChain&) = delete;
+  PropertyChain& operator=(const PropertyChain&) = delete;
+};
+
+void set_identity(const PropertyChain& properties, DeviceProfile& p) {
+  const VkPhysicalDeviceProperties& basic = properties.core.properties;
+  p.type = device_type(basic.deviceType);
+  p.uuid = hex(properties.v11.deviceUUID, VK_UUID_SIZE);
+  p.vendor_id = basic.vendorID;
+  p.device_id = basic.deviceID;
+  p.driver_id = properties.v12.driverID;
+  p.driver_version = basic.driverVersion;
+  p.driver_name = properties.v12.driverName;
+  p.driver_info = properties.v12.driverInfo;
+}
+
+void set_subgroups(const PropertyChain& properties, const FeatureChain& features,
+                   DeviceProfile& p) {
+  const VkPhysicalDeviceVulkan13Properties& v13 = properties.v13;
+  p.subgroup_size = properties.v11.subgroupSize;
+  p.subgroup_size_control = features.v13.subgroupSizeControl && features.v13.computeFullSubgroups &&
+                            (v13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT);
+  p.min_subgroup_size = p.subgroup_size_control ? v13.minSubgroupSize : p.subgroup_size;
+  p.max_subgroup_size = p.subgroup_size_control ? v13.maxSubgroupSize : p.subgroup_size;
+}
+
+void set_number_types(const PropertyChain& properties, const FeatureChain& features,
+                      DeviceProfile& p) {
+  p.float16 = features.v12.shaderFloat16;
+  p.float16_controls = p.float16 && has_float16_controls(properties.v12);
+  p.int64 = features.core.features.shaderInt64;
+  p.int16 = features.core.features.shaderInt16;
+  p.int8 = features.v12.shaderInt8;
+  p.float64 = features.core.features.shaderFloat64;
+  p.storage16 = features.v11.storageBuffer16BitAccess;
+  p.storage8 = features.v12.storageBuffer8BitAccess;
+}
+
+void set_matrix_units(const InstanceApi& api, VkPhysicalDevice handle, const FeatureChain& features,
+                      DeviceProfile& p) {
+  if (!features.coop.cooperativeMatrix) return;
+  p.coop_matrices = coop_matrices(api, handle, features.bfloat16.shaderBFloat16CooperativeMatrix);
+  p.coop_matrix2 = features.coop2.cooperativeMatrixWorkgroupScope &&
+                   features.coop2.cooperativeMatrixFlexibleDimensions &&
+                   features.coop2.cooperativeMatrixTensorAddressing;
+}
+
+void set_memory(const VkPhysicalDeviceMemoryProperties& memory, DeviceProfile& p) {
+  p.memory_bytes = largest_device_heap(memory);
+  // lavapipe's device addresses are plain pointers, its heap is the machine's memory.
+  if (p.driver_id == VK_DRIVER_ID_MESA_LLVMPIPE && !env_flag("TORCH_VULKAN_STAGING")) {
+    p.host_pointers = true;
+    p.memory_bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                     static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  }
+}
+
 }  // namespace
 
 FeatureChain::FeatureChain(const std::vector<std::string>& extensions) {
@@ -294,19 +367,9 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle, std::st
     return device;
   }
 
-  VkPhysicalDeviceVulkan13Properties v13{};
-  v13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES;
-  VkPhysicalDeviceVulkan12Properties v12{};
-  v12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES;
-  v12.pNext = &v13;
-  VkPhysicalDeviceVulkan11Properties v11{};
-  v11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES;
-  v11.pNext = &v12;
-  VkPhysicalDeviceProperties2 properties{};
-  properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
-  properties.pNext = &v11;
-  api.vkGetPhysicalDeviceProperties2(handle, &properties);
-  device.max_buffer_bytes = v13.maxBufferSize;
+  PropertyChain properties;
+  api.vkGetPhysicalDeviceProperties2(handle, &properties.core);
+  device.max_buffer_bytes = properties.v13.maxBufferSize;
 
   choose_extensions(api, handle, device);
   FeatureChain features(device.extensions);
@@ -318,45 +381,16 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle, std::st
   }
   if (!env_flag("TORCH_VULKAN_ONE_QUEUE")) device.transfer_family = transfer_family(api, handle);
   api.vkGetPhysicalDeviceMemoryProperties(handle, &device.memory);
-
   device.sparse_binding = device.sparse_binding && features.core.features.sparseBinding;
   device.timestamp_period_ns *= basic.limits.timestampPeriod;
-  p.type = device_type(basic.deviceType);
-  p.uuid = hex(v11.deviceUUID, VK_UUID_SIZE);
-  p.vendor_id = basic.vendorID;
-  p.device_id = basic.deviceID;
-  p.driver_id = v12.driverID;
-  p.driver_version = basic.driverVersion;
-  p.driver_name = v12.driverName;
-  p.driver_info = v12.driverInfo;
-  p.subgroup_size = v11.subgroupSize;
-  p.subgroup_size_control = features.v13.subgroupSizeControl && features.v13.computeFullSubgroups &&
-                            (v13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT);
-  p.min_subgroup_size = p.subgroup_size_control ? v13.minSubgroupSize : v11.subgroupSize;
-  p.max_subgroup_size = p.subgroup_size_control ? v13.maxSubgroupSize : v11.subgroupSize;
-  p.float16 = features.v12.shaderFloat16;
-  p.float16_controls = p.float16 && has_float16_controls(v12);
-  p.int64 = features.core.features.shaderInt64;
-  p.int16 = features.core.features.shaderInt16;
-  p.int8 = features.v12.shaderInt8;
-  p.float64 = features.core.features.shaderFloat64;
-  p.storage16 = features.v11.storageBuffer16BitAccess;
-  p.storage8 = features.v12.storageBuffer8BitAccess;
-  if (features.coop.cooperativeMatrix) {
-    p.coop_matrices = coop_matrices(api, handle, features.bfloat16.shaderBFloat16CooperativeMatrix);
-    p.coop_matrix2 = features.coop2.cooperativeMatrixWorkgroupScope &&
-                     features.coop2.cooperativeMatrixFlexibleDimensions &&
-                     features.coop2.cooperativeMatrixTensorAddressing;
-  }
+
+  set_identity(properties, p);
+  set_subgroups(properties, features, p);
+  set_number_types(properties, features, p);
+  set_matrix_units(api, handle, features, p);
   p.compute_units = compute_units(api, handle);
-  set_limits(properties.properties.limits, p);
-  p.memory_bytes = largest_device_heap(device.memory);
-  // lavapipe's device addresses are plain pointers, its heap is the machine's memory.
-  if (v12.driverID == VK_DRIVER_ID_MESA_LLVMPIPE && !env_flag("TORCH_VULKAN_STAGING")) {
-    p.host_pointers = true;
-    p.memory_bytes = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-                     static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  }
+  set_limits(properties.core.properties.limits, p);
+  set_memory(device.memory, p);
   return device;
 }
 

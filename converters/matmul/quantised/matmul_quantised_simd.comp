@@ -16,9 +16,9 @@
 // tiles of 2 * LANES, z).
 
 #if SMALL_GRID
-#define UNIFORM(id) lane_uniform_small(id)
+#define UNIFORM(id) simd_uniform_small(id)
 #else
-#define UNIFORM(id) lane_uniform(id)
+#define UNIFORM(id) simd_uniform(id)
 #endif
 #if INTEGER
 #define SUM ivec2
@@ -39,8 +39,8 @@ const uint PER = 32u / BITS;
 
 /// Word i of the 2 LANES columns of a tile.
 uvec2 words_at(tv_ref_f32 p, uint i) {
-  const float left = lane_load(lane_at(p, i * (2u * LANES)));
-  return floatBitsToUint(vec2(left, lane_load(lane_at(p, i * (2u * LANES) + LANES))));
+  const float left = simd_load(simd_at(p, i * (2u * LANES)));
+  return floatBitsToUint(vec2(left, simd_load(simd_at(p, i * (2u * LANES) + LANES))));
 }
 
 vec2 values_of(uvec2 words, uint i, bool is_signed, uint bits) {
@@ -95,12 +95,12 @@ void add_part(tv_ref_f32 pa[ROWS], tv_ref_f32 pq, tv_ref_f32 ps, tv_ref_f32 pz, 
   const vec2 zero = zero_of(pz, group);
   vec2 part[ROWS];
   [[unroll]] for (uint i = 0u; i < ROWS; i++) part[i] = vec2(0.0);
-  LANE_UNROLL for (uint w = 0u; w < PART / PER; w++) {
+  SIMD_UNROLL for (uint w = 0u; w < PART / PER; w++) {
     const uvec2 words = words_at(pq, s * (PART / PER) + w);
     [[unroll]] for (uint k4 = 0u; k4 < PER / 4u; k4++) {
       vec4 a[ROWS];
       [[unroll]] for (uint i = 0u; i < ROWS; i++) {
-        a[i] = lane_vec4(pa[i], (s * PART + w * PER) / 4u + k4);
+        a[i] = simd_vec4(pa[i], (s * PART + w * PER) / 4u + k4);
       }
       [[unroll]] for (uint k = 0u; k < 4u; k++) {
         vec2 b = elements_of(words, 4u * k4 + k);
@@ -120,17 +120,17 @@ void add_part(tv_ref_f32 pa[ROWS], tv_ref_f32 pq, tv_ref_f32 ps, tv_ref_f32 pz, 
 #if ADD || !LAST
 /// Row i of the tile in c.
 tv_ref_f32 row_of_c(uint tm, uint tn, uint z, uint i) {
-  return lane_at(c_ptr, OF_BATCH(z, C_Z) + (tm * ROWS + i) * C_M + tn * (2u * LANES));
+  return simd_at(c_ptr, OF_BATCH(z, C_Z) + (tm * ROWS + i) * C_M + tn * (2u * LANES));
 }
 #endif
 
-lane_held store_row(uint tm, uint tn, uint z, uint i, SUM sums) {
+simd_held store_row(uint tm, uint tn, uint z, uint i, SUM sums) {
 #if LAST
   const uint row = OF_BATCH(z, m_last + 1u) + min(tm * ROWS + i, m_last);
   const uint n = min(tn * (2u * LANES), cols - 2u * LANES);
-  return y_lane_store2(row * cols + n, y_T(sums.x), y_T(sums.y));
+  return y_simd_store2(row * cols + n, y_T(sums.x), y_T(sums.y));
 #else
-  return lane_store2(row_of_c(tm, tn, z, i), SUM_BITS(sums.x), SUM_BITS(sums.y));
+  return simd_store2(row_of_c(tm, tn, z, i), SUM_BITS(sums.x), SUM_BITS(sums.y));
 #endif
 }
 
@@ -139,38 +139,38 @@ void main() {
   const uint z = BATCHED != 0 ? UNIFORM(gl_WorkGroupID.z) : 0u;
   tv_ref_f32 pa[ROWS];
   [[unroll]] for (uint i = 0u; i < ROWS; i++) {
-    pa[i] = lane_at(a_ptr, OF_BATCH(z, a_z) + min(tm * ROWS + i, m_last) * a_m + A_0);
+    pa[i] = simd_at(a_ptr, OF_BATCH(z, a_z) + min(tm * ROWS + i, m_last) * a_m + A_0);
   }
-  tv_ref_f32 pq = lane_at(tv_ref_f32(q_ptr),
+  tv_ref_f32 pq = simd_at(tv_ref_f32(q_ptr),
       OF_BATCH(z, q_z) + tn * q_tile + A_0 / PER * (2u * LANES));
 #if SCALE_BITS
-  tv_ref_f32 ps = lane_at(tv_ref_f32(scale_ptr), tn * scale_tile);
+  tv_ref_f32 ps = simd_at(tv_ref_f32(scale_ptr), tn * scale_tile);
 #else
   tv_ref_f32 ps = pq;
 #endif
 #if ZERO_BITS
-  tv_ref_f32 pz = lane_at(tv_ref_f32(zero_ptr), tn * zero_tile);
+  tv_ref_f32 pz = simd_at(tv_ref_f32(zero_ptr), tn * zero_tile);
 #else
   tv_ref_f32 pz = pq;
 #endif
 
   SUM acc[ROWS];
   [[unroll]] for (uint i = 0u; i < ROWS; i++) acc[i] = SUM(0);
-  LANE_UNROLL for (uint s = 0u; s < PARTS; s++) add_part(pa, pq, ps, pz, s, acc);
-  LANE_WAIT  // loads below, in one block with those above, would become loads of elements
+  SIMD_UNROLL for (uint s = 0u; s < PARTS; s++) add_part(pa, pq, ps, pz, s, acc);
+  SIMD_WAIT  // loads below, in one block with those above, would become loads of elements
 #if ADD
   [[unroll]] for (uint i = 0u; i < ROWS; i++) {
     tv_ref_f32 pc = row_of_c(tm, tn, z, i);
-    const SUM before = BITS_SUM(vec2(lane_load(pc), lane_load(lane_at(pc, LANES))));
+    const SUM before = BITS_SUM(vec2(simd_load(pc), simd_load(simd_at(pc, LANES))));
     acc[i] += mix(before, SUM(0), bvec2(A_0 == 0u));
   }
 #endif
-  lane_held held[ROWS];
+  simd_held held[ROWS];
   [[unroll]] for (uint i = 0u; i < ROWS; i++) held[i] = store_row(tm, tn, z, i, acc[i]);
-  LANE_WAIT
+  SIMD_WAIT
 #if LAST
-  [[unroll]] for (uint i = 0u; i < ROWS; i++) y_lane_release(held[i]);
+  [[unroll]] for (uint i = 0u; i < ROWS; i++) y_simd_release(held[i]);
 #else
-  [[unroll]] for (uint i = 0u; i < ROWS; i++) lane_release(held[i]);
+  [[unroll]] for (uint i = 0u; i < ROWS; i++) simd_release(held[i]);
 #endif
 }

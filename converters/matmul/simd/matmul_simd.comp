@@ -14,9 +14,9 @@
 // Grid: (row tiles of ROWS, column tiles of 2 * LANES, z).
 
 #if SMALL_GRID
-#define UNIFORM(id) lane_uniform_small(id)
+#define UNIFORM(id) simd_uniform_small(id)
 #else
-#define UNIFORM(id) lane_uniform(id)
+#define UNIFORM(id) simd_uniform(id)
 #endif
 
 #if INTEGER
@@ -32,12 +32,12 @@
 /// Where the rows of a tile begin in a.
 void find_rows(uint tm, uint z, out tv_ref_f32 pa[ROWS]) {
 #if A_COUNT
-  tv_ref_f32 pz = lane_at(a_ptr, z % uint(A_COUNT) * a_z + A_0);
+  tv_ref_f32 pz = simd_at(a_ptr, z % uint(A_COUNT) * a_z + A_0);
 #else
-  tv_ref_f32 pz = lane_at(a_ptr, z * a_z + A_0);
+  tv_ref_f32 pz = simd_at(a_ptr, z * a_z + A_0);
 #endif
   [[unroll]] for (uint i = 0u; i < ROWS; i++) {
-    pa[i] = lane_at(pz, min(tm * ROWS + i, m_last) * a_m);
+    pa[i] = simd_at(pz, min(tm * ROWS + i, m_last) * a_m);
   }
 }
 
@@ -46,12 +46,12 @@ void find_rows(uint tm, uint z, out tv_ref_f32 pa[ROWS]) {
 void add_segment(tv_ref_f32 pa[ROWS], tv_ref_f32 pb, uint s, inout SUM acc[ROWS][2]) {
   float part[ROWS][2];
   [[unroll]] for (uint i = 0u; i < ROWS; i++) part[i][0] = part[i][1] = 0.0;
-  LANE_UNROLL for (uint k4 = 0u; k4 < SEG / 4u; k4++) {
+  SIMD_UNROLL for (uint k4 = 0u; k4 < SEG / 4u; k4++) {
     vec4 a[ROWS];
-    [[unroll]] for (uint i = 0u; i < ROWS; i++) a[i] = lane_vec4(pa[i], s * (SEG / 4u) + k4);
+    [[unroll]] for (uint i = 0u; i < ROWS; i++) a[i] = simd_vec4(pa[i], s * (SEG / 4u) + k4);
     [[unroll]] for (uint k = 0u; k < 4u; k++) {
-      tv_ref_f32 p = lane_at(pb, (4u * k4 + k) * B_K);
-      const float b0 = lane_load(p), b1 = lane_load(lane_at(p, LANES));
+      tv_ref_f32 p = simd_at(pb, (4u * k4 + k) * B_K);
+      const float b0 = simd_load(p), b1 = simd_load(simd_at(p, LANES));
       [[unroll]] for (uint i = 0u; i < ROWS; i++) {
         part[i][0] = fma(a[i][k], b0, part[i][0]);
         part[i][1] = fma(a[i][k], b1, part[i][1]);
@@ -70,9 +70,9 @@ void add_rest(tv_ref_f32 pa[ROWS], tv_ref_f32 pb, inout SUM acc[ROWS][2]) {
   float rest[ROWS][2];
   [[unroll]] for (uint i = 0u; i < ROWS; i++) rest[i][0] = rest[i][1] = 0.0;
   [[unroll]] for (uint k = 0u; k < REST; k++) {
-    const float b0 = lane_load(lane_at(pb, k * B_K)), b1 = lane_load(lane_at(pb, k * B_K + LANES));
+    const float b0 = simd_load(simd_at(pb, k * B_K)), b1 = simd_load(simd_at(pb, k * B_K + LANES));
     [[unroll]] for (uint i = 0u; i < ROWS; i++) {
-      const float x = lane_scalar(pa[i], (SEGS - 1u) * SEG + k);
+      const float x = simd_scalar(pa[i], (SEGS - 1u) * SEG + k);
       rest[i][0] = fma(x, b0, rest[i][0]);
       rest[i][1] = fma(x, b1, rest[i][1]);
     }
@@ -87,51 +87,51 @@ void add_rest(tv_ref_f32 pa[ROWS], tv_ref_f32 pb, inout SUM acc[ROWS][2]) {
 #if ADD || !LAST
 /// Row i of the tile in c.
 tv_ref_f32 row_of_c(uint tm, uint tn, uint z, uint i) {
-  return lane_at(c_ptr, z * C_Z + (tm * ROWS + i) * C_M + tn * (2u * LANES));
+  return simd_at(c_ptr, z * C_Z + (tm * ROWS + i) * C_M + tn * (2u * LANES));
 }
 #endif
 
-lane_held store_row(uint tm, uint tn, uint z, uint i, SUM left, SUM right) {
+simd_held store_row(uint tm, uint tn, uint z, uint i, SUM left, SUM right) {
 #if LAST
   const uint row = z * (m_last + 1u) + min(tm * ROWS + i, m_last);
   const uint n = min(tn * (2u * LANES), cols - 2u * LANES);
-  return y_lane_store2(row * cols + n, y_T(left), y_T(right));
+  return y_simd_store2(row * cols + n, y_T(left), y_T(right));
 #else
-  return lane_store2(row_of_c(tm, tn, z, i), SUM_BITS(left), SUM_BITS(right));
+  return simd_store2(row_of_c(tm, tn, z, i), SUM_BITS(left), SUM_BITS(right));
 #endif
 }
 
 void main() {
   const uint tm = UNIFORM(gl_WorkGroupID.x), tn = UNIFORM(gl_WorkGroupID.y);
   const uint z = UNIFORM(gl_WorkGroupID.z);
-  tv_ref_f32 pa[ROWS], pb = lane_at(b_ptr, z * b_z + min(tn * b_tile, b_last));
+  tv_ref_f32 pa[ROWS], pb = simd_at(b_ptr, z * b_z + min(tn * b_tile, b_last));
   find_rows(tm, z, pa);
 
   SUM acc[ROWS][2];
   [[unroll]] for (uint i = 0u; i < ROWS; i++) acc[i][0] = acc[i][1] = SUM(0);
   const uint offsets[SEGS] = uint[SEGS](OFFSETS);
-  LANE_UNROLL for (uint s = 0u; s < SEGS - (REST != 0u ? 1u : 0u); s++) {
-    add_segment(pa, lane_at(pb, offsets[s]), s, acc);
+  SIMD_UNROLL for (uint s = 0u; s < SEGS - (REST != 0u ? 1u : 0u); s++) {
+    add_segment(pa, simd_at(pb, offsets[s]), s, acc);
   }
 #if REST
-  add_rest(pa, lane_at(pb, offsets[SEGS - 1u]), acc);
+  add_rest(pa, simd_at(pb, offsets[SEGS - 1u]), acc);
 #endif
-  LANE_WAIT  // loads below, in one block with those above, would become loads of elements
+  SIMD_WAIT  // loads below, in one block with those above, would become loads of elements
 #if ADD
   [[unroll]] for (uint i = 0u; i < ROWS; i++) {
     tv_ref_f32 pc = row_of_c(tm, tn, z, i);
-    acc[i][0] += mix(BITS_SUM(lane_load(pc)), SUM(0), A_0 == 0u);
-    acc[i][1] += mix(BITS_SUM(lane_load(lane_at(pc, LANES))), SUM(0), A_0 == 0u);
+    acc[i][0] += mix(BITS_SUM(simd_load(pc)), SUM(0), A_0 == 0u);
+    acc[i][1] += mix(BITS_SUM(simd_load(simd_at(pc, LANES))), SUM(0), A_0 == 0u);
   }
 #endif
-  lane_held held[ROWS];
+  simd_held held[ROWS];
   [[unroll]] for (uint i = 0u; i < ROWS; i++) {
     held[i] = store_row(tm, tn, z, i, acc[i][0], acc[i][1]);
   }
-  LANE_WAIT
+  SIMD_WAIT
 #if LAST
-  [[unroll]] for (uint i = 0u; i < ROWS; i++) y_lane_release(held[i]);
+  [[unroll]] for (uint i = 0u; i < ROWS; i++) y_simd_release(held[i]);
 #else
-  [[unroll]] for (uint i = 0u; i < ROWS; i++) lane_release(held[i]);
+  [[unroll]] for (uint i = 0u; i < ROWS; i++) simd_release(held[i]);
 #endif
 }

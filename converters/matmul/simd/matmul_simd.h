@@ -77,7 +77,7 @@ bool simd_epilogue_fits(const NodeContext& context, const Builder& builder, size
 /// Whether the node's own result is of integers: operands then hold integers below 256 in
 /// magnitude, as floats, and sums their bits. They are exact.
 bool has_integer_sums(const NodeContext& context);
-/// Whether ids of workgroups are below what lane_uniform_small takes.
+/// Whether ids of workgroups are below what simd_uniform_small takes.
 bool simd_grid_is_small(const NodeContext& context, const std::array<Expr, 3>& groups);
 /// Appends the launches of a product that ends in its node's output.
 void add_simd_product(const NodeContext& context, Builder& builder, const SimdProduct& product,

@@ -10,9 +10,9 @@
 // Grid: (row tiles of ROWS, column tiles of 2 * LANES, z).
 
 #if SMALL_GRID
-#define UNIFORM(id) lane_uniform_small(id)
+#define UNIFORM(id) simd_uniform_small(id)
 #else
-#define UNIFORM(id) lane_uniform(id)
+#define UNIFORM(id) simd_uniform(id)
 #endif
 
 uint quotient(uint n, uint d) {
@@ -51,7 +51,7 @@ void main() {
   const uint n = tn * (2u * LANES) + lane, right = n + LANES;
 #endif
 #if WIDE
-  lane_held held[ROWS];
+  simd_held held[ROWS];
 #endif
   [[unroll]] for (uint i = 0u; i < ROWS; i++) {
     const uint m = min(tm * ROWS + i, rows - 1u);
@@ -64,16 +64,16 @@ void main() {
     if (n < cols) y_store(out_row + n, y_T(SUM_OF(c_raw(in_row + column_of(n)), add)));
     if (right < cols) y_store(out_row + right, y_T(SUM_OF(c_raw(in_row + column_of(right)), add)));
 #elif PITCHED
-    held[i] = y_lane_store2(out_row + n, y_T(SUM_OF(c_raw(in_row + column_of(n + lane)), add)),
+    held[i] = y_simd_store2(out_row + n, y_T(SUM_OF(c_raw(in_row + column_of(n + lane)), add)),
                             y_T(SUM_OF(c_raw(in_row + column_of(n + lane + LANES)), add)));
 #else
-    tv_ref_f32 p = lane_at(c_ptr, in_row + (MOVED != 0 ? tn * (2u * LANES) : n));
-    held[i] = y_lane_store2(out_row + n, y_T(SUM_OF(lane_load(p), add)),
-                            y_T(SUM_OF(lane_load(lane_at(p, LANES)), add)));
+    tv_ref_f32 p = simd_at(c_ptr, in_row + (MOVED != 0 ? tn * (2u * LANES) : n));
+    held[i] = y_simd_store2(out_row + n, y_T(SUM_OF(simd_load(p), add)),
+                            y_T(SUM_OF(simd_load(simd_at(p, LANES)), add)));
 #endif
   }
 #if WIDE
-  LANE_WAIT
-  [[unroll]] for (uint i = 0u; i < ROWS; i++) y_lane_release(held[i]);
+  SIMD_WAIT
+  [[unroll]] for (uint i = 0u; i < ROWS; i++) y_simd_release(held[i]);
 #endif
 }

@@ -19,26 +19,26 @@
 #if BY_ROWS
 
 void main() {
-  const uint t = lane_uniform(gl_WorkGroupID.y), z = lane_uniform(gl_WorkGroupID.z);
-  const uint r = lane_uniform(gl_WorkGroupID.x) * RUNS, lane = gl_SubgroupInvocationID;
-  tv_ref_f32 from = lane_at(x_ptr, BATCH_OFFSET(z, s) + min(r, rows - RUNS));
-  LANE_UNROLL for (uint c = 0u; c < WIDTH; c += 2u * LANES) {
+  const uint t = simd_uniform(gl_WorkGroupID.y), z = simd_uniform(gl_WorkGroupID.z);
+  const uint r = simd_uniform(gl_WorkGroupID.x) * RUNS, lane = gl_SubgroupInvocationID;
+  tv_ref_f32 from = simd_at(x_ptr, BATCH_OFFSET(z, s) + min(r, rows - RUNS));
+  SIMD_UNROLL for (uint c = 0u; c < WIDTH; c += 2u * LANES) {
     const uint col = COLUMN(t) + c;
     const bool left = col + lane < cols && r < rows, right = col + LANES + lane < cols && r < rows;
-    LANE_UNROLL for (uint k4 = 0u; k4 < RUNS / 4u; k4++) {
+    SIMD_UNROLL for (uint k4 = 0u; k4 < RUNS / 4u; k4++) {
       vec4 a = vec4(0.0), b = vec4(0.0);
-      LANE_UNROLL for (uint i = 0u; i < LANES; i++) {
+      SIMD_UNROLL for (uint i = 0u; i < LANES; i++) {
         const bvec4 here = bvec4(lane == i);
-        a = mix(a, lane_vec4(lane_at(from, min(col + i, cols - 1u) * s_col), k4), here);
-        b = mix(b, lane_vec4(lane_at(from, min(col + LANES + i, cols - 1u) * s_col), k4), here);
+        a = mix(a, simd_vec4(simd_at(from, min(col + i, cols - 1u) * s_col), k4), here);
+        b = mix(b, simd_vec4(simd_at(from, min(col + LANES + i, cols - 1u) * s_col), k4), here);
       }
-      lane_held held[4];
+      simd_held held[4];
       [[unroll]] for (uint k = 0u; k < 4u; k++) {
-        tv_ref_f32 to = lane_at(y_ptr, z * y_z + t * y_t + (r + 4u * k4 + k) * y_r + c);
-        held[k] = lane_store2(to, mix(0.0, a[k], left), mix(0.0, b[k], right));
+        tv_ref_f32 to = simd_at(y_ptr, z * y_z + t * y_t + (r + 4u * k4 + k) * y_r + c);
+        held[k] = simd_store2(to, mix(0.0, a[k], left), mix(0.0, b[k], right));
       }
-      LANE_WAIT
-      [[unroll]] for (uint k = 0u; k < 4u; k++) lane_release(held[k]);
+      SIMD_WAIT
+      [[unroll]] for (uint k = 0u; k < 4u; k++) simd_release(held[k]);
     }
   }
 }
@@ -46,21 +46,21 @@ void main() {
 #elif BY_COLS
 
 void main() {
-  const uint t = lane_uniform(gl_WorkGroupID.x), z = lane_uniform(gl_WorkGroupID.z);
-  const uint r = lane_uniform(gl_WorkGroupID.y) * RUNS;
-  LANE_UNROLL for (uint i = 0u; i < RUNS; i++) {
+  const uint t = simd_uniform(gl_WorkGroupID.x), z = simd_uniform(gl_WorkGroupID.z);
+  const uint r = simd_uniform(gl_WorkGroupID.y) * RUNS;
+  SIMD_UNROLL for (uint i = 0u; i < RUNS; i++) {
     const uint row = min(r + i, rows_padded - 1u);
-    tv_ref_f32 from = lane_at(x_ptr, BATCH_OFFSET(z, s) + min(row, rows - 1u) * s_row + t * WIDTH);
-    tv_ref_f32 to = lane_at(y_ptr, z * y_z + t * y_t + row * y_r);
+    tv_ref_f32 from = simd_at(x_ptr, BATCH_OFFSET(z, s) + min(row, rows - 1u) * s_row + t * WIDTH);
+    tv_ref_f32 to = simd_at(y_ptr, z * y_z + t * y_t + row * y_r);
     const bool inside = row < rows;
-    lane_held held[WIDTH / (2u * LANES)];
+    simd_held held[WIDTH / (2u * LANES)];
     [[unroll]] for (uint c = 0u; c < WIDTH; c += 2u * LANES) {
-      const float a = lane_load(lane_at(from, c)), b = lane_load(lane_at(from, c + LANES));
-      held[c / (2u * LANES)] = lane_store2(lane_at(to, c), mix(0.0, a, inside),
+      const float a = simd_load(simd_at(from, c)), b = simd_load(simd_at(from, c + LANES));
+      held[c / (2u * LANES)] = simd_store2(simd_at(to, c), mix(0.0, a, inside),
           mix(0.0, b, inside));
     }
-    LANE_WAIT
-    [[unroll]] for (uint c = 0u; c < WIDTH / (2u * LANES); c++) lane_release(held[c]);
+    SIMD_WAIT
+    [[unroll]] for (uint c = 0u; c < WIDTH / (2u * LANES); c++) simd_release(held[c]);
   }
 }
 
@@ -79,7 +79,7 @@ void main() {
     const uint r = min(gl_WorkGroupID.y * RUNS + i, rows_padded - 1u);
     for (uint c = 0u; c < WIDTH; c += 2u * LANES) {
       const uint col = COLUMN(t) + c + lane;
-      lane_release(lane_store2(lane_at(y_ptr, to + r * y_r + c), element(from, r, col),
+      simd_release(simd_store2(simd_at(y_ptr, to + r * y_r + c), element(from, r, col),
                                element(from, r, col + LANES)));
     }
   }

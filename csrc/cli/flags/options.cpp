@@ -150,7 +150,7 @@ std::vector<std::string> names_of(const CLI::App& app) {
                      (near.empty() ? "; --help lists them" : "; did you mean " + near + "?"));
 }
 
-/// Pictures and profiles are written as the end of a file's name says.
+/// Pictures and layers' times are written as the end of a file's name says.
 void check_suffix(const char* flag, const std::string& path,
                   std::initializer_list<const char*> known) {
   if (path.empty() || path.starts_with("/dev/")) return;
@@ -289,14 +289,7 @@ void check(const Options& o) {
   input_ranges(o);  // throws what is wrong with them
 }
 
-}  // namespace
-
-Command parse_command(int argc, const char* const* argv) {
-  Command command;
-  Options& o = command.options;
-  Texts texts;
-  const int words = read_command(argc, argv, o);
-  CLI::App app;
+void add_flags(CLI::App& app, Options& o, Texts& texts) {
   app.allow_extras();
   if (is_command(o)) {
     add_command_flags(app, o, texts);
@@ -308,33 +301,39 @@ Command parse_command(int argc, const char* const* argv) {
     add_system(app, o);
   }
   add_help(app, o);
-  std::vector<std::string> arguments(argv + words, argv + argc);
-  put_in_new_words(arguments);
-  if (!o.generate) command.warning = read_named_config(arguments, o);
+}
+
+/// Puts the flags' values where they belong. What --help or --version prints, or "".
+std::string parse(CLI::App& app, std::vector<std::string> arguments) {
   std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
   try {
     app.parse(arguments);
   } catch (const CLI::CallForHelp&) {
-    command.text = app.help();
-    return command;
+    return app.help();
   } catch (const CLI::CallForVersion& version) {
-    command.text = std::string(version.what()) + "\n";
-    return command;
+    return std::string(version.what()) + "\n";
   } catch (const CLI::ParseError& error) {
     throw CommandError(error.what());
   }
+  return "";
+}
+
+/// Of flags that are accepted and change nothing: `warning` with them and why.
+std::string with_idle_flags(std::string warning, CLI::App& app, const Texts& texts) {
+  const auto add = [&](const std::string& text) {
+    warning += (warning.empty() ? "" : "; ") + text;
+  };
   for (const std::string& argument : app.remaining()) {
     const std::string why = why_nothing_changes(argument);
     if (why.empty()) refuse(app, argument);
-    const std::string flag = argument.substr(0, argument.find('='));
-    command.warning += (command.warning.empty() ? "" : "; ") + flag + ": " + why;
+    add(argument.substr(0, argument.find('=')) + ": " + why);
   }
-  if (const std::string pools = idle_pools(texts.settings); !pools.empty()) {
-    command.warning += (command.warning.empty() ? "" : "; ") + pools;
-  }
-  if (!command.warning.empty()) command.warning = "Without effect: " + command.warning;
-  read_environment_without_flags(app, o.settings);
-  read_texts(app, o, texts);
+  if (const std::string pools = idle_pools(texts.settings); !pools.empty()) add(pools);
+  return warning.empty() ? "" : "Without effect: " + warning;
+}
+
+/// What follows from several flags at once.
+void settle(const CLI::App& app, Options& o) {
   const auto given = [&](const char* flag) {
     const CLI::Option* option = app.get_option_no_throw(flag);
     return option && option->count() > 0;
@@ -354,6 +353,26 @@ Command parse_command(int argc, const char* const* argv) {
     o.save = o.graph.empty() ? "reduced.onnx" : "reduced.vkg";
   }
   o.tolerance_given = is_command(o) && !o.generate && app.count("--atol") + app.count("--rtol") > 0;
+}
+
+}  // namespace
+
+Command parse_command(int argc, const char* const* argv) {
+  Command command;
+  Options& o = command.options;
+  Texts texts;
+  const int words = read_command(argc, argv, o);
+  CLI::App app;
+  add_flags(app, o, texts);
+  std::vector<std::string> arguments(argv + words, argv + argc);
+  put_in_new_words(arguments);
+  if (!o.generate) command.warning = read_named_config(arguments, o);
+  command.text = parse(app, std::move(arguments));
+  if (!command.text.empty()) return command;
+  command.warning = with_idle_flags(std::move(command.warning), app, texts);
+  read_environment_without_flags(app, o.settings);
+  read_texts(app, o, texts);
+  settle(app, o);
   check(o);
   return command;
 }

@@ -103,7 +103,7 @@ constexpr auto kAbsent = std::to_array<Absent>({
     {"getPlanVersionOnly", "want --dumpLayerInfo or --exportLayerInfo: they name the builder"},
     {"maxAuxStreams", "dispatches that do not depend on each other overlap by themselves"},
     {"profile", "one range of shapes is built: --minShapes, --optShapes, --maxShapes"},
-    {"useProfile", "the profile is chosen by the shapes"},
+    {"useProfile", "the shape profile is chosen by the shapes"},
     {"dumpOptimizationProfile", "want --exportLayerInfo: its Symbols have the ranges"},
     {"tempdir", "no temporary files are made"},
     {"tempfileControls", "no temporary files are made"},

@@ -1,5 +1,5 @@
 #pragma once
-// A network that is ready to run: an engine for each profile of shapes, and its weights.
+// A network that is ready to run: an engine for each shape profile, and its weights.
 
 #include <map>
 #include <memory>
@@ -32,13 +32,13 @@ class Network {
   /// `weights` in the order of the specification; empty: to come by `refit`.
   Network(std::shared_ptr<Device> device, std::vector<EngineSpec> specs,
           std::vector<WeightBytes> weights, EngineOptions options = {});
-  /// Reads a .vke file with one or several profiles. Throws Error(kUser).
+  /// Reads a .vke file with one or several shape profiles. Throws Error(kUser).
   static Network load(std::shared_ptr<Device> device, const std::string& path,
                       EngineOptions options = {});
 
   const EngineSpec& spec() const { return engines_.front()->spec(); }
   size_t profiles() const { return engines_.size(); }
-  /// One for each profile.
+  /// One for each shape profile.
   const std::vector<std::shared_ptr<Engine>>& engines() const { return engines_; }
   /// False for a stripped engine that was not refitted.
   bool has_weights() const { return sets_.size() == engines_.size(); }
@@ -48,7 +48,7 @@ class Network {
   /// shape, where none fits, or where a stripped engine still lacks some. Returns how many it took.
   size_t refit(const NewWeights& weights);
 
-  /// The engine for these shapes: of several profiles the one whose usual shapes are nearest.
+  /// The engine for these shapes: of several shape profiles the one whose usual shapes are nearest.
   /// Inputs that are not named get what the named ones imply, or the usual sizes. Throws
   /// Error(kUser).
   Bound bind(const NamedShapes& shapes) const;

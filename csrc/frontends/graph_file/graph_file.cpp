@@ -135,26 +135,26 @@ Head head(const Graph& graph) {
   const Json graph_json = to_json(graph);
   Graph read_again = from_json(graph_json);
   check_nodes(read_again);  // what could not be read again is not written
-  std::string& text = made.bytes;
-  text =
-      "{\"" + std::string(kMetadata) + "\":" +
-      Json(Json::Object{{"format", kFormat}, {"version", kVersion}, {"graph", graph_json.dump()}})
-          .dump();
+  Json::Object entries{
+      {kMetadata,
+       Json::Object{{"format", kFormat}, {"version", kVersion}, {"graph", graph_json.dump()}}}};
   int64_t offset = 0;
   for (const size_t i : made.weights) {
     const Value& value = weight(i);
-    if (value.name == kMetadata) fail("the graph", "has a weight of the name " + value.name);
     Json::Array shape;
     for (const int64_t size : sizes_of(value)) shape.emplace_back(size);
     const int64_t end = offset + bytes_of(value);
-    text += "," + Json(value.name).dump() + ":" +
-            Json(Json::Object{{"dtype", std::string(safetensors_name(value.dtype))},
-                              {"shape", std::move(shape)},
-                              {"data_offsets", Json::Array{offset, end}}})
-                .dump();
+    Json::Object entry{{"dtype", std::string(safetensors_name(value.dtype))},
+                       {"shape", std::move(shape)},
+                       {"data_offsets", Json::Array{offset, end}}};
+    if (!entries.emplace(value.name, std::move(entry)).second) {
+      fail("the graph",
+           "has a weight of the name " + value.name + (value.name == kMetadata ? "" : " twice"));
+    }
     offset = end;
   }
-  text += "}";
+  std::string& text = made.bytes;
+  text = Json(std::move(entries)).dump();
   if (text.size() > kMostHeadBytes) fail("the graph", "is larger than a file may have it");
   constexpr size_t kLengthBytes = 8;
   while ((text.size() + kLengthBytes) % kAlignment != 0) text += ' ';

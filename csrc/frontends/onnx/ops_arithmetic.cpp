@@ -44,7 +44,7 @@ bool numbers(const Ints& v) {
   return true;
 }
 
-HostFunction host_binary(const std::string& type, Emitter& e) {
+HostFunction host_arithmetic(const std::string& type, Emitter& e) {
   if (type == "Add") {
     return {[](const Ints& v) { return checked_add(v[0], v[1]); },
             [](const Floats& v) { return v[0] + v[1]; }};
@@ -72,6 +72,10 @@ HostFunction host_binary(const std::string& type, Emitter& e) {
     return {[](const Ints& v) -> std::optional<Expr> { return min(v[0], v[1]); },
             [](const Floats& v) { return std::isnan(v[0]) || v[0] < v[1] ? v[0] : v[1]; }};
   }
+  return {};
+}
+
+HostFunction host_comparison(const std::string& type, Emitter& e) {
   if (type == "Equal") {
     return {[&e](const Ints& v) -> std::optional<Expr> {
               if (v[0] == v[1]) return Expr(1);
@@ -97,6 +101,10 @@ HostFunction host_binary(const std::string& type, Emitter& e) {
             },
             {}};
   }
+  return {};
+}
+
+HostFunction host_logical(const std::string& type) {
   if (type == "And") {
     return {[](const Ints& v) -> std::optional<Expr> {
               if (!numbers(v)) return std::nullopt;
@@ -112,6 +120,13 @@ HostFunction host_binary(const std::string& type, Emitter& e) {
             {}};
   }
   return {};
+}
+
+// How operators of two operands compute with numbers that are known, and with sizes.
+HostFunction host_binary(const std::string& type, Emitter& e) {
+  HostFunction found = host_arithmetic(type, e);
+  if (!found.ints) found = host_comparison(type, e);
+  return found.ints ? found : host_logical(type);
 }
 
 // Before opset 7 shapes broadcast by attribute; from then on as here.

@@ -86,9 +86,9 @@ bool is_plainly_causal(OpContext& c, const Problem& p) {
          !p.past.present;
 }
 
-void attention(OpContext& c) {
+// The operands with heads, keys and values behind those of the past.
+Problem problem_of(OpContext& c) {
   Emitter& e = c.e;
-  const bool flat = c.in(0).rank() == 3;
   Problem p{.q = heads_of(e, c.in(0), c.i("q_num_heads", 0)),
             .k = heads_of(e, c.in(1), c.i("kv_num_heads", 0)),
             .v = heads_of(e, c.in(2), c.i("kv_num_heads", 0)),
@@ -104,19 +104,56 @@ void attention(OpContext& c) {
     p.k = e.cat({p.past, p.k}, 2);
     p.v = e.cat({c.in(5), p.v}, 2);
   }
-  c.out(1, p.k);
-  c.out(2, p.v);
   p.query_length = dim_of(p.q, 2);
   p.key_length = dim_of(p.k, 2);
+  return p;
+}
+
+double scale_of(OpContext& c, const Problem& p) {
+  const auto size = dim_of(p.q, 3).constant();
+  if (!size || *size < 1) refuse("a head of dynamic size");
+  return c.has_attr("scale") ? c.f("scale", 1) : 1 / std::sqrt(double(*size));
+}
+
+// Step by step, for what the operator of the Graph does not have: a cap, scores as an output,
+// operands of several types.
+Tensor attended_in_steps(OpContext& c, const Problem& p, double scale) {
+  Emitter& e = c.e;
+  const double cap = c.f("softcap", 0);
+  const Tensor k = repeated_heads(e, p.k, dim_of(p.q, 1)),
+               v = repeated_heads(e, p.v, dim_of(p.q, 1));
+  const Tensor bias = bias_of(c, p);
+  const bool masked = bias.present;
+  // Scores, softmax and the products in float32: 16-bit operands are rounded once, at the end.
+  const DType wide = DType::kF32;
+  const Tensor scaled = e.with("mul", e.cast(p.q, wide), scale);
+  const Tensor plain = e.matmul(scaled, e.transpose(e.cast(k, wide), 2, 3));
+  Tensor capped = plain;
+  if (cap != 0) capped = e.with("mul", e.unary("tanh", e.with("div", plain, cap)), cap);
+  const Tensor biased = masked ? e.add(capped, e.cast(bias, wide)) : capped;
+  const Tensor weights =
+      masked ? softmax_of_visible(e, biased) : e.softmax(biased, biased.rank() - 1);
+  const int64_t mode = c.i("qk_matmul_output_mode", 0);
+  if (mode < 0 || mode > 3) throw Error(ErrorKind::kUser, "qk_matmul_output_mode");
+  if (c.wants(3)) {
+    const Tensor steps[] = {plain, capped, biased, weights};
+    c.out(3, e.cast(steps[mode], p.dtype));
+  }
+  return e.cast(e.matmul(weights, e.cast(v, wide)), p.dtype);
+}
+
+void attention(OpContext& c) {
+  Emitter& e = c.e;
+  const Problem p = problem_of(c);
+  c.out(1, p.k);
+  c.out(2, p.v);
   for (const Tensor* t : {&p.k, &p.v}) e.equal(dim_of(*t, 0), dim_of(p.q, 0));
   e.equal(dim_of(p.v, 2), p.key_length);
   e.equal(dim_of(p.k, 3), dim_of(p.q, 3));
-  const auto size = dim_of(p.q, 3).constant();
-  if (!size || *size < 1) refuse("a head of dynamic size");
-  const double scale = c.has_attr("scale") ? c.f("scale", 1) : 1 / std::sqrt(double(*size));
-  const double cap = c.f("softcap", 0);
+  const double scale = scale_of(c, p);
   Tensor y;
-  if (!c.wants(3) && cap == 0 && p.k.dtype == p.dtype && p.v.dtype == p.dtype) {
+  const bool one_type = p.k.dtype == p.dtype && p.v.dtype == p.dtype;
+  if (!c.wants(3) && c.f("softcap", 0) == 0 && one_type) {
     const bool causal = is_plainly_causal(c, p);
     y = attended(e, {.q = p.q,
                      .k = p.k,
@@ -125,28 +162,9 @@ void attention(OpContext& c) {
                      .causal = causal,
                      .scale = scale});
   } else {
-    const Tensor k = repeated_heads(e, p.k, dim_of(p.q, 1)),
-                 v = repeated_heads(e, p.v, dim_of(p.q, 1));
-    const Tensor bias = bias_of(c, p);
-    const bool masked = bias.present;
-    // Scores, softmax and the products in float32: 16-bit operands are rounded once, at the end.
-    const DType wide = DType::kF32;
-    const Tensor scaled = e.with("mul", e.cast(p.q, wide), scale);
-    const Tensor plain = e.matmul(scaled, e.transpose(e.cast(k, wide), 2, 3));
-    Tensor capped = plain;
-    if (cap != 0) capped = e.with("mul", e.unary("tanh", e.with("div", plain, cap)), cap);
-    const Tensor biased = masked ? e.add(capped, e.cast(bias, wide)) : capped;
-    const Tensor weights =
-        masked ? softmax_of_visible(e, biased) : e.softmax(biased, biased.rank() - 1);
-    const int64_t mode = c.i("qk_matmul_output_mode", 0);
-    if (mode < 0 || mode > 3) throw Error(ErrorKind::kUser, "qk_matmul_output_mode");
-    if (c.wants(3)) {
-      const Tensor steps[] = {plain, capped, biased, weights};
-      c.out(3, e.cast(steps[mode], p.dtype));
-    }
-    y = e.cast(e.matmul(weights, e.cast(v, wide)), p.dtype);
+    y = attended_in_steps(c, p, scale);
   }
-  c.out(0, flat ? joined_heads(e, y) : y);
+  c.out(0, c.in(0).rank() == 3 ? joined_heads(e, y) : y);
 }
 
 void rotary_embedding(OpContext& c) {

@@ -212,7 +212,7 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
 def signature_of(program: ExportedProgram, given: list | None, choices=(),
                  whole=None) -> Signature:
     """How `program` is called. `given`: what the user said of each flattened argument, an Input or
-    a tensor; None: nothing. `choices`: the same for each profile of shapes; symbols of which it
+    a tensor; None: nothing. `choices`: the same for each shape profile; symbols of which it
     says nothing have the ranges of `whole`."""
     user = [spec for spec in program.graph_signature.input_specs
             if spec.kind == InputKind.USER_INPUT]

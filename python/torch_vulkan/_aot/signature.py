@@ -116,7 +116,7 @@ class Signature:
                 for profile in self.profiles):
             sizes = ", ".join(f"input {name!r} dimension {d} is {size}"
                               for size, name, d in known.values())
-            raise ValueError(f"no profile takes these shapes: {sizes}; the profiles are "
+            raise ValueError(f"no shape profile takes these shapes: {sizes}; there are "
                              + "; ".join(map(self._ranges_text, self.profiles)))
         if self.conditions is not None:
             self.conditions.check(flat)

@@ -111,8 +111,8 @@ class Profile:
             self.inputs[name] = Input(min_shape=low, opt_shape=opt, max_shape=high, name=name)
 
     def divide(self, signature) -> list:
-        """The ranges of a program's arguments under this profile; the whole range for those that it
-        does not name.
+        """The ranges of a program's arguments under this shape profile; the whole range for
+        those that it does not name.
 
         Raises:
             ValueError: an argument is unknown, or a range is outside of the program's.

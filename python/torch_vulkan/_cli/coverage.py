@@ -27,7 +27,7 @@ def add_parser(commands) -> None:
         help="an argument of the model, in order, where the function returns no inputs: "
              "1x3x224x224, 1x128:int64; 1..16x3x224x224 for a range of batches")
     parser.add_argument("--target", help="device to plan for: index, part of its name, or the file "
-                                         "of a profile; default: a built-in GPU")
+                                         "of a device profile; default: a built-in GPU")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", type=_setting,
                         help="a setting of docs/settings.md, e.g. min_block_size=3")
     parser.add_argument("--json", metavar="FILE", help="write the report as JSON; -: print it")

@@ -96,7 +96,7 @@ def add_parser(commands) -> None:
     """Adds `devices` to the sub-commands of python -m torch_vulkan."""
     parser = commands.add_parser("devices", help="list the Vulkan devices, best first")
     parser.add_argument("--json", action="store_true",
-                        help="as JSON, with the profile that tv.dry_run takes as a target")
+                        help="as JSON, with the device profile that tv.dry_run takes as a target")
     parser.set_defaults(run=_print_devices)
 
 

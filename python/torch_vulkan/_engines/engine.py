@@ -41,7 +41,7 @@ class Engine:
     def __init__(self, vke: bytes, device: int | str | None = None, check_addresses: bool = False,
                  weight_budget: int = -1):
         self._vke = bytes(vke)
-        # One for each profile of shapes; the first part of the file has the weights.
+        # One for each shape profile; the first part of the file has the weights.
         self._parts = [C.load_engine(part, "" if device is None else str(device), check_addresses,
                                      weight_budget)
                        for part in split_vke(self._vke)]
@@ -84,7 +84,7 @@ class Engine:
 
     @property
     def name(self) -> str:
-        """The engine's name, in profiles, messages and logs."""
+        """The engine's name, in tables of times, messages and logs."""
         return self._info["name"]
 
     def info(self) -> dict:
@@ -320,7 +320,7 @@ class Engine:
         return arrays, tensors, part, symbols, outputs
 
     def _part_for(self, shapes) -> tuple[int, list[int]]:
-        """The profile whose opt sizes are nearest, and the values of its symbols."""
+        """The shape profile whose opt sizes are nearest, and the values of its symbols."""
         found, refusals = [], []
         for i, part in enumerate(self._parts):
             try:
@@ -333,8 +333,9 @@ class Engine:
             away = sum(abs(math.log2((size + 1) / (opt + 1))) for size, opt in zip(symbols, usual))
             found.append((away, i, symbols))
         if not found and len(refusals) > 1:
-            raise ValueError(f"engine {self.name!r}: no profile takes these shapes: " + "; ".join(
-                f"profile {i}: {error}" for i, error in enumerate(refusals)))
+            raise ValueError(f"engine {self.name!r}: no shape profile takes these shapes: "
+                             + "; ".join(f"shape profile {i}: {error}"
+                                         for i, error in enumerate(refusals)))
         if not found:
             raise refusals[0]
         _, i, symbols = min(found)
@@ -342,7 +343,7 @@ class Engine:
 
 
 def split_vke(data: bytes) -> list[bytes]:
-    """The files in a .vke: one for each profile of shapes (runtime/spec/vke_parts.h)."""
+    """The files in a .vke: one for each shape profile (runtime/spec/vke_parts.h)."""
     return C.split_vke(data)
 
 

@@ -244,7 +244,7 @@ def _other_strides(outputs, vke: bytes) -> list[tuple[int, list[int]]]:
 
 
 class _Files:
-    """Makes the file of an engine: one .vke for each profile of its sizes."""
+    """Makes the file of an engine: one .vke for each shape profile."""
 
     def __init__(self, name: str, graphs: list, settings: Settings, profile, debug_dir: str):
         self._name, self._graphs, self._settings = name, graphs, settings
@@ -280,7 +280,7 @@ class _Files:
 
     @staticmethod
     def _joined(files: list[bytes]) -> torch.Tensor:
-        vke = b"".join(dict.fromkeys(files))  # profiles may differ in symbols that are not in here
+        vke = b"".join(dict.fromkeys(files))  # profiles may differ in symbols not in here
         with compat.no_fake_mode():
             return torch.frombuffer(bytearray(vke), dtype=torch.uint8)
 

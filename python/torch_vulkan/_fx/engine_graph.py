@@ -19,7 +19,7 @@ class EngineGraph:
         imported: what was planned.
 
     Attributes:
-        graphs: the compiler's Graph, once for each profile of its sizes.
+        graphs: the compiler's Graph, once for each shape profile.
         native: the sub-module.
         outputs: its results, nodes of it, in the order of the engine's.
         inputs, weights: positions of arguments of the sub-module, in the order of the engine's.
@@ -39,14 +39,14 @@ class EngineGraph:
         profiles = ranges.given().profiles if has_symbols else []
         cuts = [self._cut(profile) for profile in profiles or [None]]
         self.graphs = [graph for graph, *_ in cuts]
-        _, self.inputs, self.weights, carried = cuts[-1]  # the same for all profiles
+        _, self.inputs, self.weights, carried = cuts[-1]  # the same for all shape profiles
         where = pass_sizes(module, name, [symbol for symbol, _ in carried])
         self.numbers = [(position, bias)
                         for position, (_, bias) in zip(where, carried, strict=True)]
 
     def _cut(self, profile: dict | None):
-        """(Graph, positions of inputs and of weights, symbols that are numbers) for a profile of
-        sizes; None: for all of them."""
+        """(Graph, positions of inputs and of weights, symbols that are numbers) for a shape
+        profile; None: for all of them."""
         symbols = self._imported.symbols
         outputs = [(node.meta[ID], name_of(node), promised_strides(node.meta["val"], symbols))
                    for node in self.outputs]

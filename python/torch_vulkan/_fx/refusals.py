@@ -26,12 +26,13 @@ STRIDED = {"aten::as_strided", "aten::as_strided_copy", "aten::as_strided_scatte
 """Operators on a tensor's storage, whatever its shape says."""
 OF_SOMETHING = {"aten::max", "aten::min", "aten::max.dim", "aten::min.dim", "aten::amax",
                 "aten::amin", "aten::aminmax", "aten::argmax", "aten::argmin"}
-"""What has no result for no elements: PyTorch looks when it runs, and not always when it traces."""
+"""Operators that PyTorch refuses for a tensor without elements: always when it runs, and not always
+when it traces."""
 
 
 def read_by_place(graph: fx.Graph) -> set[fx.Node]:
-    """What as_strided and its like read where it lies in its storage, with gaps. Engines lay their
-    results out without."""
+    """Nodes whose results as_strided and its like read as they lie in storage, with gaps. Engines
+    lay out their results without gaps."""
     found = set()
     for reader in graph.nodes:
         if reader.op != "call_function" or op_name(reader.target) not in STRIDED:

@@ -35,7 +35,7 @@ class SymbolTable:
         self._environment = None
 
     def ranges(self, profile: dict | None) -> list[tuple[str, int, int, int | None]]:
-        """(name, low, hint, high) of all symbols in a profile of the graph's sizes; None: in all.
+        """(name, low, hint, high) of all symbols in a shape profile; None: in all.
         """
         return [(str(symbol), *self._range(symbol, self._environment, profile))
                 for symbol in self._known]

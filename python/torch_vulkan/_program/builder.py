@@ -251,7 +251,7 @@ class Builder:
     def _ranges(self, profile: Profile) -> list[Input]:
         unknown = [name for name in profile.inputs if name not in self._inputs]
         if unknown:
-            raise ValueError(f"[builder] profile: no input {unknown[0]!r}; got inputs "
+            raise ValueError(f"[builder] shape profile: no input {unknown[0]!r}; got inputs "
                              f"{sorted(self._inputs)}")
         ranges = []
         for name, value in self._inputs.items():
@@ -262,21 +262,21 @@ class Builder:
             given = given or Input(value.shape, name=name)
             given.dtype = value.dtype
             if len(given.dims) != len(value.shape):
-                raise ValueError(f"[builder] profile of input {name!r}: got shapes of "
+                raise ValueError(f"[builder] shape profile of input {name!r}: got shapes of "
                                  f"{len(given.dims)} dimensions, want {len(value.shape)}: "
                                  f"{value.shape}")
             for d, ((low, _, high), size) in enumerate(zip(given.dims, value.shape, strict=True)):
                 if size != -1 and not low == high == size:
                     raise ValueError(
-                        f"[builder] profile of input {name!r}, dimension {d}: got {low} to {high}, "
-                        f"want {size} in each shape: the input is {value.shape}, and only -1 has a "
-                        "range")
+                        f"[builder] shape profile of input {name!r}, dimension {d}: got {low} to "
+                        f"{high}, want {size} in each shape: the input is {value.shape}, and only "
+                        "-1 has a range")
             ranges.append(given)
         return ranges
 
 
 def _union(choices: list[list[Input]]) -> list[Input]:
-    """The smallest ranges that hold every profile's; the first profile's usual sizes."""
+    """The smallest ranges that hold every shape profile's; the first one's usual sizes."""
     union = []
     for same in zip(*choices, strict=True):
         lows, opts, highs = zip(*(zip(*i.dims, strict=True) if i.dims else ((), (), ())

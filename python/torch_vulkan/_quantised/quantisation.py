@@ -137,14 +137,7 @@ def quantize(model: nn.Module, weights: str | None = None, *, group_size: int | 
         raise ValueError("tv.quantize: weights=None with sparsity= quantises nothing: leave out "
                          "group_size=, symmetric= and embeddings=, or name a form of weights")
     scheme = _scheme("int8" if weights is None else weights, group_size, symmetric)
-    patterns = _patterns(exclude)
-    if not isinstance(model, nn.Module):
-        raise ValueError(f"tv.quantize: got {type(model).__name__}, want a torch.nn.Module")
-    layers = {name: module for name, module in model.named_modules(remove_duplicate=False)
-              if _is_chosen(module, embeddings) and not any(p.search(name) for p in patterns)}
-    if not layers:
-        raise ValueError(f"tv.quantize: {type(model).__name__} has no nn.Linear to quantise"
-                         + (" but excluded ones" if exclude else ""))
+    layers = _chosen_layers(model, embeddings, exclude)
     if only_pruned:
         model = model if inplace else _copied(model, layers)
         pruning.prune((name, model.get_submodule(name)) for name in layers)
@@ -154,6 +147,25 @@ def quantize(model: nn.Module, weights: str | None = None, *, group_size: int | 
         if id(layer) not in made:
             of = f"{name}.weight" if name else "weight"
             made[id(layer)] = scheme.module(of, _sparse(of, layer) if sparsity else layer)
+    return _replaced(model, layers, made, inplace)
+
+
+def _chosen_layers(model, embeddings: bool, exclude: Sequence[str]) -> dict[str, nn.Module]:
+    """By name; a layer may have several. Raises ValueError if there are none."""
+    patterns = _patterns(exclude)
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"tv.quantize: got {type(model).__name__}, want a torch.nn.Module")
+    layers = {name: module for name, module in model.named_modules(remove_duplicate=False)
+              if _is_chosen(module, embeddings) and not any(p.search(name) for p in patterns)}
+    if not layers:
+        raise ValueError(f"tv.quantize: {type(model).__name__} has no nn.Linear to quantise"
+                         + (" but excluded ones" if exclude else ""))
+    return layers
+
+
+def _replaced(model: nn.Module, layers: dict[str, nn.Module], made: dict[int, Quantized],
+              inplace: bool) -> nn.Module:
+    """The model, or a copy, with `made`, by the layers' ids, in their places."""
     if not inplace:
         made = {key: _own_bias(layer) for key, layer in made.items()}
         model = _copied(model, layers)

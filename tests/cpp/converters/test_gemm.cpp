@@ -1,7 +1,7 @@
 // Tactics of products for GPUs that the device can run against float64: sizes that no tile divides,
 // layouts, batches, epilogues, numbers that are not finite and exponents far apart. Each problem
-// meets some of them, others for the next seed (kit/rotation.h), all in `scripts/test.sh --all`; on
-// a CPU it meets the largest tiles there alone.
+// meets some of them, others for the next seed (kit/rotation.h), all in `scripts/test.sh --all`. On
+// a CPU a run has the largest tiles for few of the problems.
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,10 @@
 namespace tv::test {
 namespace {
 
-/// Tiles that CPU drivers take minutes to compile.
+/// In one of so many runs a problem meets one of the large tactics.
+constexpr uint64_t kRunsToLarge = 16;
+
+/// Tiles that CPU drivers take long to compile.
 bool is_large(const std::string& tactic) {
   return tactic.ends_with("_8x16") || tactic.find("128x128") != tactic.npos;
 }
@@ -34,11 +37,8 @@ class Gemm : public testing::Test {
   /// Tactics that apply, of those that are wanted.
   std::vector<std::string> applicable(const GemmProblem& problem, const Settings& settings) {
     std::vector<std::string> names;
-    const DeviceProfile own = profile(*device_);
-    for (const OfferedTactic& t : offered_tactics(problem, settings, as_gpu(own))) {
-      if (!t.refusal.empty() || !wanted_(t.name)) continue;
-      if (own.is_cpu() && is_large(t.name) && !tests_all()) continue;
-      names.push_back(t.name);
+    for (const OfferedTactic& t : offered_tactics(problem, settings, as_gpu(profile(*device_)))) {
+      if (t.refusal.empty() && wanted_(t.name)) names.push_back(t.name);
     }
     return names;
   }
@@ -47,13 +47,32 @@ class Gemm : public testing::Test {
   /// whose driver would compile thousands of kernels.
   std::vector<std::string> met(const std::vector<std::string>& names, uint64_t number,
                                uint64_t seed) {
-    const size_t most = tests_all() ? names.size() : profile(*device_).is_cpu() ? 1 : 5;
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    const uint64_t problem =
-        problem_of(std::string(test->test_suite_name()) + "." + test->name(), number);
+    if (tests_all()) return names;
+    const bool is_cpu = profile(*device_).is_cpu();
+    std::vector<std::string> from = names;
+    if (is_cpu) std::erase_if(from, is_large);
     std::vector<std::string> taken;
-    for (const size_t i : turn(names.size(), most, problem, seed)) taken.push_back(names[i]);
+    for (const size_t i : turn(from.size(), is_cpu ? 1 : 5, this_problem(number), seed)) {
+      taken.push_back(from[i]);
+    }
+    if (is_cpu) {
+      for (const std::string& name : large_met(names, number, seed)) taken.push_back(name);
+    }
     return taken;
+  }
+
+  /// The large tactic of `names` that the problem meets on a CPU: none at most seeds.
+  std::vector<std::string> large_met(std::vector<std::string> names, uint64_t number,
+                                     uint64_t seed) {
+    std::erase_if(names, [](const std::string& name) { return !is_large(name); });
+    const uint64_t problem = this_problem(number);
+    if (names.empty() || (problem + seed) % kRunsToLarge != 0) return {};
+    return {names[turn(names.size(), 1, problem, seed / kRunsToLarge)[0]]};
+  }
+
+  uint64_t this_problem(uint64_t number) {
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    return problem_of(std::string(test->test_suite_name()) + "." + test->name(), number);
   }
 
   /// Calls `f(name, engine)` for the tactics that the problem meets, one at least.
@@ -422,12 +441,17 @@ TEST_P(SharedSums, AreRightAndHaveTheSameBitsAtEveryCall) {
   const DeviceProfile device = as_gpu(profile(*device_));
   GemmData data(p);
   size_t found = 0;
-  for (const OfferedTactic& t : offered_tactics(p, {}, device)) {
-    if (!t.refusal.empty() || !is_shared(t.name)) continue;
-    if (profile(*device_).is_cpu() && is_large(t.name) && !tests_all()) continue;
-    SCOPED_TRACE(p.str() + ", " + t.name);
+  wanted_ = is_shared;
+  std::vector<std::string> names = applicable(p, {});
+  if (profile(*device_).is_cpu() && !tests_all()) {
+    const std::vector<std::string> large = large_met(names, 0, test_seed());
+    std::erase_if(names, is_large);
+    names.insert(names.end(), large.begin(), large.end());
+  }
+  for (const std::string& name : names) {
+    SCOPED_TRACE(p.str() + ", " + name);
     ++found;
-    const EngineSpec spec = compile_with_tactic(p.graph(), t.name, {}, device);
+    const EngineSpec spec = compile_with_tactic(p.graph(), name, {}, device);
     const auto engine = Engine::create(device_, spec);
     const auto errors = data.run(engine);
     if (p.dtype == DType::kF32) {
@@ -483,7 +507,7 @@ TEST_F(Gemm, ConsecutiveSeedsBringEveryTacticToEveryProblem) {
       ASSERT_GT(names.size(), 1U);
       for (uint64_t number = 0; number < 3; ++number) {
         std::set<std::string> taken;
-        for (uint64_t seed = 1000003; seed < 1000003 + names.size(); ++seed) {
+        for (uint64_t seed = 1000003; seed < 1000003 + kRunsToLarge * names.size(); ++seed) {
           for (const std::string& name : met(names, number, seed)) taken.insert(name);
         }
         EXPECT_EQ(taken, std::set<std::string>(names.begin(), names.end()));

@@ -318,62 +318,6 @@ def test_dynamic_sizes():
             assert_same(got, want)
 
 
-def test_arguments_that_share_memory():
-    """The other argument is read as it was, and both show the result."""
-    def write(cache, other):
-        cache[0:2] = other[:2] + 1
-        return other * 2
-
-    with torch.no_grad():
-        for slices in ((slice(0, 4), slice(2, 6)), (slice(0, 4), slice(4, 8)),
-                       (slice(0, 4), slice(0, 4))):
-            torch._dynamo.reset()  # no guard of PyTorch's sees that other rows are shared
-            fast = vulkan(write)
-            storage = torch.arange(48.0).view(8, 6)
-            theirs, ours = storage.clone(), storage.clone()
-            want = write(theirs[slices[0]], theirs[slices[1]])
-            assert_same(fast(ours[slices[0]], ours[slices[1]]), want)
-            assert_same(ours, theirs)
-
-
-def test_an_engine_reads_what_shares_memory_with_what_it_writes_as_it_was():
-    def write(cache, other):
-        cache[0:2] = other[1:3] + 1
-        return (other * 2 + cache).cumsum(0)
-
-    made, fast = [], vulkan(write)
-    with torch.no_grad(), engine_call.collected(made):
-        fast(torch.randn(4, 6), torch.randn(4, 6))
-    storage = torch.arange(48.0).view(8, 6)
-    for shift in range(5):
-        memory = storage.clone()
-        cache, other = memory[:4], memory[shift:shift + 4]
-        inputs = [cache if binding["written"] else other for binding in spec(made[0])["inputs"]]
-        (result,) = torch.ops.torch_vulkan.execute(inputs, [], made[0].engine)
-        want = storage[:4].clone()
-        assert_same(result, write(want, storage[shift:shift + 4].clone()))
-        assert_same(cache, want)
-
-
-def test_weights_see_a_write_of_another_graph():
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("table", torch.randn(8, 6))
-
-        def forward(self, x):
-            return x @ self.table
-
-    model = Model()
-    fast, write = vulkan(model), vulkan(put_slice)
-    with torch.no_grad():
-        for _ in range(3):
-            x = torch.randn(3, 8)
-            assert_same(fast(x), model(x))
-            write(model.table, torch.randn(2, 6))
-        assert_same(fast(x), model(x))
-
-
 class Cached(nn.Module):
     """A layer with a cache of its own, as a decoder has."""
 
@@ -550,39 +494,3 @@ def test_caches_keep_what_a_place_outside_of_them_would_change(place):
     with pytest.raises(IndexError):
         vulkan(step)(keys, values, torch.ones(1, 3), torch.ones(1, 3), torch.tensor([place]))
     assert keys.eq(0).all() and values.eq(0).all()
-
-
-SMALL = {
-    "row": put_row, "slice": put_slice, "index_copy": put_index, "returned_view": returned_view,
-    "read_both": read_both, "added": added, "returned_alone": returned_alone}
-
-
-@pytest.mark.parametrize("name", ["row", "slice", "index_copy"])
-def test_a_graph_too_small_for_engines_writes_what_it_writes(name):
-    """The whole cache is neither read, nor made anew."""
-    function, arguments = SMALL[name], {"row": (torch.randn(6), 3), "slice": (torch.randn(2, 6),),
-                                        "index_copy": (torch.randn(2, 6), long(1, 7))}[name]
-    fast = torch.compile(function, backend="vulkan")
-    cache = torch.randn(5000, 6)
-    with torch.no_grad():
-        fast(cache, *arguments)
-        assert not any(c.engines for c in tv.compilations.compilations())
-        with torch.profiler.profile(
-                activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-            fast(cache, *arguments)
-    made = sum(max(0, event.self_cpu_memory_usage) for event in profile.events())
-    assert made < cache.nbytes / 10
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_a_graph_too_small_for_engines_does_what_eager_does(name):
-    function, make = CASES[name]
-    cache, *rest = make()
-    fast = torch.compile(function, backend="vulkan")
-    with torch.no_grad():
-        theirs, ours = cache.clone(), cache.clone()
-        for _ in range(3):
-            want, got = function(theirs, *copy.deepcopy(rest)), fast(ours, *copy.deepcopy(rest))
-            assert_same(got, want)
-            assert_same(ours, theirs)
-            assert ours._version == theirs._version

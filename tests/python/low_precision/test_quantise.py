@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.ao.quantization.fx._decomposed  # noqa: F401 registers quantized_decomposed
 from torch import nn
 
 import torch_vulkan as tv
@@ -214,70 +215,6 @@ def test_bad_weights(bad):
         tv.quantize(torch.relu)
     with pytest.raises(ValueError, match="ReLU has no nn.Linear"):
         tv.quantize(nn.ReLU())
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_bad_scales(bad):
-    """Named where their values are at hand: when compiled, and when loaded."""
-    made = tv.quantize(network(64, 32, 16))
-    state = copy.deepcopy(made.state_dict())
-    made[2].weight_scale[3] = bad
-    x = torch.randn(2, 64)
-    message = rf"2\.weight_scale': 1 of 16 are not finite.*{bad} at \[3, 0\]"
-    with pytest.raises(ValueError, match=message):
-        tv.compile(made, inputs=[x])
-    with pytest.raises(Exception, match=message):
-        torch.compile(made, backend="vulkan")(x)
-    state["2.weight_scale"][3] = bad
-    with pytest.raises(ValueError, match=message):
-        tv.quantize(network(64, 32, 16)).load_state_dict(state)
-
-
-def test_a_bad_scale_of_a_library():
-    import torch.ao.quantization.fx._decomposed  # noqa: F401
-
-    class Scaled(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("q", torch.ones(8, 8, dtype=torch.int8))
-            self.register_buffer("w", torch.ones(8, 8))
-            self.register_buffer("s", torch.tensor([1.0] * 7 + [-1.0]))
-
-        def forward(self, x):
-            q = self.q
-            if quantised:
-                q = torch.ops.quantized_decomposed.quantize_per_channel(
-                    self.w, self.s, torch.zeros(8, dtype=torch.int32), 0, -128, 127, torch.int8)
-            return x @ torch.ops.quantized_decomposed.dequantize_per_channel(
-                q, self.s, None, 0, -128, 127, torch.int8)
-
-    quantised, x, model = True, torch.randn(2, 8), Scaled()
-    with pytest.raises(ValueError, match=r"scale 's': 1 of 8 .*positive.*-1.0 at \[7\]"):
-        tv.compile(model, inputs=[x])
-    quantised = False
-    with torch.no_grad():  # what was quantised by it elsewhere is what it says
-        torch.testing.assert_close(tv.compile(model, inputs=[x], **OPTIONS)(x), model(x))
-    model.s[7] = float("nan")
-    with pytest.raises(ValueError, match=r"scale 's': 1 of 8 are not finite.*nan at \[7\]"):
-        tv.compile(model, inputs=[x])
-
-
-@pytest.mark.parametrize("weights", ["int8", "int4"])
-@torch.no_grad()
-def test_scales_below_zero_and_zero(weights):
-    """ONNX Runtime's and GPTQ's quantisers write them; they are numbers like others."""
-    made = tv.quantize(network(64, 32, 16), weights, group_size=32)
-    for layer in (made[0], made[2]):
-        layer.weight_scale[::2] *= -1
-        layer.weight_scale[1] = 0
-    x = torch.randn(3, 64)
-    program = tv.compile(made, inputs=[x], **OPTIONS)
-    torch.testing.assert_close(program(x), made(x))
-    state = {name: t.clone() for name, t in made.state_dict().items()}
-    state["0.weight_scale"] *= -1
-    tv.refit(program, state)
-    made.load_state_dict(state)
-    torch.testing.assert_close(program(x), made(x))
 
 
 @turns(3, each=("dtype",))
@@ -527,55 +464,3 @@ def test_a_scale_in_the_graph_is_named_by_its_layer():
 
     with pytest.raises(ValueError, match=r"scale 'of \w+ in inner.0': 1 of 1 are not positive"):
         tv.compile(Net(), inputs=[torch.randn(2)])
-
-
-def is_two_four(weight):
-    return int((weight.reshape(-1, 4) != 0).sum(dim=1).max()) <= 2
-
-
-def test_pruning_keeps_the_two_largest_of_four():
-    model = nn.Linear(8, 2, bias=False)
-    with torch.no_grad():
-        model.weight.copy_(torch.tensor(
-            [[1., -3, 2, 0.5, 1, 1, 1, -1], [0, 0, 0, 7, -2, 0, -4, 3]]))
-    sparse = tv.quantize(model, sparsity="2:4")
-    assert type(sparse) is nn.Linear and not is_two_four(model.weight)
-    assert torch.equal(sparse.weight, torch.tensor(
-        [[0., -3, 2, 0, 1, 1, 0, 0], [0, 0, 0, 7, 0, 0, -4, 3]]))
-    assert tv.quantize(model, sparsity="2:4", inplace=True) is model and is_two_four(model.weight)
-
-
-def test_pruning_leaves_what_else_reads_a_weight():
-    model = nn.ModuleDict({"table": nn.Embedding(12, 16), "head": nn.Linear(16, 12, bias=False),
-                           "again": nn.Linear(16, 12), "dense": nn.Linear(16, 12)})
-    model["head"].weight = model["again"].weight = model["table"].weight
-    sparse = tv.quantize(model, sparsity="2:4", exclude=["dense"])
-    assert is_two_four(sparse["head"].weight) and sparse["head"].weight is sparse["again"].weight
-    for name in ("table", "dense"):
-        assert torch.equal(sparse[name].weight, model[name].weight)
-
-
-@pytest.mark.parametrize("weights", [None, "int8", "int4", "nvfp4"])
-def test_pruned_networks_compile(weights):
-    model, x = network(64, 96, 32), torch.randn(3, 64)
-    sparse = tv.quantize(model, weights, sparsity="2:4")
-    for layer in sparse:
-        if (bias := getattr(layer, "bias", None)) is not None:
-            layer.bias = None
-            columns = 64 if layer is sparse[0] else 96
-            assert is_two_four(layer(torch.eye(columns)).T)
-            layer.bias = bias
-    fast = torch.compile(sparse, backend="vulkan", options={
-        "min_block_size": 1, "require_full_compilation": True, "sparse_weights": True})
-    with torch.no_grad():
-        torch.testing.assert_close(fast(x), sparse(x), rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("arguments, message", [
-    ({"sparsity": "1:2"}, "sparsity='1:2', want one of"),
-    ({"sparsity": "2:4", "group_size": 32}, "quantises nothing: leave out group_size="),
-    ({"sparsity": "2:4", "checkpoint": {}}, "sparsity= says how to quantise"),
-    ({"sparsity": "2:4"}, "does not divide the 6 columns of '1.weight'")])
-def test_bad_sparsity(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        tv.quantize(nn.Sequential(nn.Linear(8, 6), nn.Linear(6, 4)), **arguments)

@@ -270,8 +270,8 @@ class Client:
         return self._json("GET", "/v1/devices")["devices"]
 
     def add_device(self, name: str, profile: Mapping[str, object]) -> dict:
-        """Registers a device by the profile that `python -m torch_vulkan devices --json` prints on
-        a machine that has it."""
+        """Registers a device by the device profile that `python -m torch_vulkan devices --json`
+        prints on a machine that has it."""
         return self._json("PUT", f"/v1/devices/{_quoted(name)}", json={"profile": dict(profile)})
 
     def timings(self, name: str) -> bytes:

@@ -11,10 +11,11 @@ from pathlib import Path
 from ..._base import whole_files
 from ..._base.errors import UnsupportedError
 from ..._native import C
+from ..messages import build_settings
 from ..running import task
 from . import fetch
 
-_DEFAULTS = {"optimization_level": 3, "enabled_precisions": [], "workspace_size": 0, "inputs": {}}
+_DEFAULTS = {**build_settings.DEFAULTS, "inputs": {}}
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from .. import server
 from ..errors import ServiceError
+from ..messages.build_settings import LEVEL, PRECISIONS
 from ..storage.scopes import SCOPES
 from . import cli_show
 
@@ -68,7 +69,7 @@ def make_parser() -> argparse.ArgumentParser:
     sub = command("devices", _devices, cli_show.show_devices,
                   "the devices that can be compiled for")
     sub.add_argument("--add", nargs=2, metavar=("NAME", "PROFILE.json"),
-                     help="register a device by its profile")
+                     help="register a device by its device profile")
     sub = command("timings", _timings, cli_show.show_timings,
                   "what the tuner measured on a device, for machines that have one of its kind")
     sub.add_argument("device")
@@ -102,9 +103,10 @@ def _add_submit(sub) -> None:
     sub.add_argument("--device", required=True, action="append", help="may be repeated")
     sub.add_argument("--name", help="of the model, e.g. team/net; default: the file's")
     sub.add_argument("--job-id", help="the same id and request again give the same job")
-    sub.add_argument("--level", type=int, metavar="0…5",
-                     help="optimization_level, where the service has the device; default: 3")
-    sub.add_argument("--precision", choices=("float16", "bfloat16"),
+    sub.add_argument("--level", type=int, metavar=f"{LEVEL.low}…{LEVEL.high}",
+                     help="optimization_level, where the service has the device; default: "
+                          f"{LEVEL.default}")
+    sub.add_argument("--precision", choices=PRECISIONS,
                      help="store float32 models in 16 bits")
     sub.add_argument("--input", action="append", default=[], type=_input,
                      metavar="NAME:SHAPE", help="a range of sizes: x:1..16x3x224x224, or "
@@ -135,7 +137,7 @@ def _add_publish(sub) -> None:
     sub.add_argument("--source", metavar="FILE", type=Path,
                      help="the file that it was built from")
     sub.add_argument("--level", type=int, metavar="0…5", help="at which it was tuned")
-    sub.add_argument("--precision", choices=("float32", "float16", "bfloat16"),
+    sub.add_argument("--precision", choices=("float32", *PRECISIONS),
                      help="that float32 models are stored in; default: unknown")
     sub.add_argument("--input", action="append", default=[], type=_input, metavar="NAME:SHAPE",
                      help="a range of sizes that it was built for, as submit has it")
@@ -233,8 +235,8 @@ def _devices(client, args) -> list[dict]:
 
 
 def _profile(text: str) -> dict:
-    """Of a file with a profile, or of what `python -m torch_vulkan devices --json` prints: that of
-    the first device."""
+    """Of a file with a device profile, or of what `python -m torch_vulkan devices --json` prints:
+    that of the first device."""
     value = json.loads(text)
     if isinstance(value, list) and value:
         value = value[0].get("profile") if isinstance(value[0], dict) else None

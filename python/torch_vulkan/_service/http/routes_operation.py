@@ -28,7 +28,7 @@ def list_devices(parts: PartsOf):
             dependencies=[may("admin")],
             responses={201: {"model": answers.DeviceKind, "description": "It is new"}})
 def register(parts: PartsOf, name: Name, request: DeviceRequest):
-    """Adds a kind of device by its profile; engines for it are built, but not tuned."""
+    """Adds a kind of device by its device profile; engines for it are built, but not tuned."""
     described, is_new = devices.register(parts.database, name, request.profile)
     return faults.answer(described, 201 if is_new else 200)
 

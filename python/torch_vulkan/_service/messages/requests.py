@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from ..storage.scopes import SCOPES, Scope
+from .build_settings import DEFAULTS, LEVEL, PRECISIONS, SETTINGS
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 _MODEL = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(/[A-Za-z0-9][A-Za-z0-9._-]{0,63}){0,3}$"
@@ -30,9 +31,11 @@ class _Strict(BaseModel):
 class Options(_Strict):
     """How to build. `inputs`: for each input, (min, opt, max) of each dimension."""
 
-    optimization_level: int = Field(default=3, ge=0, le=5)
-    enabled_precisions: list[Literal["float16", "bfloat16"]] = Field(default=[], max_length=1)
-    workspace_size: int = Field(default=0, ge=0, le=_MOST_ELEMENTS)
+    optimization_level: int = Field(default=LEVEL.default, ge=LEVEL.low, le=LEVEL.high)
+    enabled_precisions: list[Literal[PRECISIONS]] = Field(
+        default=DEFAULTS["enabled_precisions"], max_length=1)
+    workspace_size: int = Field(default=DEFAULTS["workspace_size"],
+                                ge=SETTINGS["workspace_size"].low, le=_MOST_ELEMENTS)
     inputs: dict[Annotated[str, Field(max_length=256)],
                  Annotated[list[tuple[Size, Size, Size]], Field(max_length=16)]] = Field(
                      default={}, max_length=64)
@@ -74,7 +77,7 @@ class PublishRequest(_Strict):
     model: ModelName
     model_digest: Digest
     engine_digest: Digest
-    level: int = Field(default=0, ge=0, le=5)
+    level: int = Field(default=0, ge=LEVEL.low, le=LEVEL.high)
     options: Options | None = None
     engine_key: Annotated[str, Field(pattern=_HEX)] = ""
     builder: Annotated[str, Field(max_length=1000)] = ""

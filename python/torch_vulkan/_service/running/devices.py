@@ -49,7 +49,7 @@ def refresh(database: Database) -> list[str]:
 
 
 def register(database: Database, name: str, profile: dict) -> tuple[dict, bool]:
-    """Adds a device by its profile, or replaces the profile of one that is not here.
+    """Adds a device by its device profile, or replaces that of one that is not here.
 
     Raises:
         ServiceError: the profile is bad, or the name is that of a device of this machine.

@@ -2,7 +2,7 @@
 
     python torch_vulkan_service.py task build TASK.json
     python torch_vulkan_service.py task devices          # the Vulkan devices of this machine
-    python torch_vulkan_service.py task profile          # checks the profile on standard input
+    python torch_vulkan_service.py task profile          # checks the device profile on stdin
     python torch_vulkan_service.py task inspect NET.vke  # checks an engine
 
 A build is given the place of an ONNX file or a graph file, which is not trusted, and a folder that
@@ -22,6 +22,7 @@ from pathlib import Path
 
 from ..._base import whole_files
 from ..files import graph_files, onnx_files, weights_file
+from ..messages.build_settings import DEFAULTS
 from . import compiler, timings
 
 LAVAPIPE = 13  # VkDriverId
@@ -138,11 +139,10 @@ def build(C, task: dict, out: Path, say: Callable[[str], None]) -> dict:
     tuned = task["level"] > 0 and not guarded and _is_here(C, profile)
     if task["level"] and not tuned and not guarded:
         say("the device is not here: the first kernel that applies is taken for each layer")
-    settings = {"optimization_level": task["level"] if tuned else 0, "min_block_size": 1,
-                "enabled_precisions": options.get("enabled_precisions", []),
-                "workspace_size": options.get("workspace_size", 0),
-                "matrix_units": not guarded, "cache_dir": str(out / "cache"),
-                "timing_cache_path": str(out / timings.NAME)}
+    settings = {name: options.get(name, default) for name, default in DEFAULTS.items()}
+    settings |= {"optimization_level": task["level"] if tuned else 0, "min_block_size": 1,
+                 "matrix_units": not guarded, "cache_dir": str(out / "cache"),
+                 "timing_cache_path": str(out / timings.NAME)}
     plan = C.plan(imported.graph, json.dumps(settings), profile, whole=True)
     if plan.refusals:
         return {"state": "FAILED", "reasons": list(plan.refusals)}

@@ -265,7 +265,7 @@ TEST(Codegen, ErrorsShowTheLogAndTheNumberedLines) {
   EXPECT_THROW(generate_kernel(request, {}, DeviceProfile::builtin_default()), Error);
 }
 
-TEST(Codegen, NewerLavapipeKeepsTheLoopsOfLaneKernels) {
+TEST(Codegen, NewerLavapipeKeepsTheLoopsOfSimdKernels) {
   KernelRequest request = copy_request(DType::kF32, DType::kF32, false);
   request.step.uniform_table = true;
   DeviceProfile device = DeviceProfile::builtin_default();
@@ -274,7 +274,7 @@ TEST(Codegen, NewerLavapipeKeepsTheLoopsOfLaneKernels) {
   for (const uint32_t mesa : {22u, 23u, 25u}) {
     device.driver_version = mesa << 22 | 3 << 12 | 6;
     const std::string text = generate_kernel(request, {}, device).glsl;
-    EXPECT_NE(text.find(mesa > 22 ? "#define LANE_LOOPS 1" : "#define LANE_LOOPS 0"),
+    EXPECT_NE(text.find(mesa > 22 ? "#define SIMD_LOOPS 1" : "#define SIMD_LOOPS 0"),
               std::string::npos)
         << mesa;
   }

@@ -71,7 +71,7 @@ TEST(Vke, PartsOfSeveralProfiles) {
     from_vke(file);
     FAIL() << "the whole is no engine";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("holds 2 engines, one for each profile"),
+    EXPECT_NE(std::string(error.what()).find("holds 2 engines, one for each shape profile"),
               std::string::npos)
         << error.what();
   }
