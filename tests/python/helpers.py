@@ -4,6 +4,7 @@ import contextlib
 import copy
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 import torch
 
 import torch_vulkan
@@ -73,6 +74,14 @@ def check(function, *args, grad=False, dynamic=None, calls=2, **options):
             assert_same(got, want)
             assert_same([*ours], [*theirs])
     return compilations.compilations()
+
+
+TORCH = tuple(map(int, torch.__version__.split("+")[0].split(".")[:2]))
+
+
+def warns_before(version: tuple[int, int], match: str):
+    """Expects a warning of ours of what a PyTorch before `version` gives us no other choice."""
+    return pytest.warns(UserWarning, match=match) if TORCH < version else contextlib.nullcontext()
 
 
 def engines(records):

@@ -4,9 +4,9 @@
     python tests/soak/soak.py --share 0.01   # a hundredth of each
     python tests/soak/soak.py calls --seconds 60
 
-Each part runs in a process of its own, at most an hour together; one that time cuts short is named.
-Exits with 1 where something grew after the first third. What torch.compile itself keeps of each compilation is measured with the
-backend "aot_eager" beside it and is not counted.
+Each part runs in a process of its own, at most an hour together; one that time cuts short is
+named. Exits with 1 where something grew after the first third. What torch.compile itself keeps of
+each compilation is measured with the backend "aot_eager" beside it and is not counted.
 """
 
 import argparse

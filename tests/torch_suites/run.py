@@ -1,10 +1,10 @@
 """torch's own tests of compiled backends, against "vulkan": python tests/torch_suites/run.py
 --results DIR --seconds 600.
 
-The tests are of torch 2.6. What aot_eager fails, too, as what asks of inductor's code alone, is left
-out: the cases that aot_eager.txt lists. A case that fails and is not listed is run with aot_eager,
-too, and the outcome says so, but it counts. `--write` makes that list anew, of the results of a run
-that left nothing.
+The tests are of torch 2.6. What aot_eager fails, too, as what asks of inductor's code alone, is
+left out: the cases that aot_eager.txt lists. A case that fails and is not listed is run with
+aot_eager, too, and the outcome says so, but it counts. `--write` makes that list anew, of the
+results of a run that left nothing.
 
 Cases come in an order by the seed, each file for its share of the time. Results are those of one
 build: DIR has a folder for each. A run that is stopped goes on from its results, and says how many
@@ -206,7 +206,7 @@ def results_of(options, file: str) -> tuple[list[dict], int]:
 
 def write(options) -> int:
     """Makes aot_eager.txt of results that were made without it."""
-    text = "# Cases that aot_eager fails, too, with torch's tests of 2.6: run.py --write makes this.\n"
+    text = "# Cases of torch 2.6 that aot_eager fails, too: run.py --write makes this.\n"
     for file in options.files:
         records, left = results_of(options, file)
         if left or not records:

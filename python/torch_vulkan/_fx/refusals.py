@@ -1,6 +1,7 @@
 """Why a node of a captured graph cannot be one of the compiler's Graph, whatever converters say."""
 
 import functools
+import re
 
 import torch
 from torch import fx
@@ -133,6 +134,11 @@ def _described(value) -> tuple:
     return type(value), value
 
 
+# What NotImplementedError says of an operator without a kernel on the CPU, or for a dtype there;
+# since torch 2.15 it is also the type of what PyTorch refuses ("Subtraction, the `-` operator, …").
+_NO_KERNEL = re.compile(r"^Could not run |not implemented for |no (fake|Meta) ")
+
+
 def _example(described: tuple):
     kind, value = described[:2]
     if kind is torch.Tensor:
@@ -150,8 +156,8 @@ def _called(target, args: tuple, names: tuple, kwargs: tuple) -> torch.dtype | s
         try:
             result = target(*map(_example, args),
                             **dict(zip(names, map(_example, kwargs), strict=True)))
-        except NotImplementedError:
-            return None
         except Exception as error:  # noqa: BLE001: whatever it says, it will say it when it runs
+            if isinstance(error, NotImplementedError) and _NO_KERNEL.search(str(error)):
+                return None
             return "PyTorch refuses it: " + (str(error).partition("\n")[0] or type(error).__name__)
     return result.dtype if isinstance(result, torch.Tensor) else None
