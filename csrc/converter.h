@@ -71,6 +71,14 @@ enum class Moves : uint8_t {
   kMeans,    ///< of windows of elements the mean: avg_pool2d
 };
 
+/// A product of matrices by the arguments that it reads: a · bᵀ + bias, or a · b + bias where the
+/// rows of b are steps of the sum. With arguments "beta" and "alpha" it is beta · bias + alpha · …
+struct ProductArgs {
+  const char *a = nullptr, *b = nullptr;
+  const char* bias = nullptr;  ///< null: it adds none
+  bool b_by_steps = true;
+};
+
 struct Converter {
   std::string op;  ///< "aten::relu", "aten::add.Tensor", "tv::matmul"
 
@@ -95,6 +103,14 @@ struct Converter {
   /// outputs[0] is written once per element through <dst>_store, so a pointwise epilogue can fuse.
   bool epilogue = false;
   Moves moves = Moves::kNothing;
+  /// Of an operator that is such a product, of matrices or of batches of them.
+  std::optional<ProductArgs> product = {};
+  /// Is a convolution of "input" by "weight", whose first dimension is the result's channels (its
+  /// second where a flag "transposed" is set), plus "bias".
+  bool convolves = false;
+  /// Floating-point operations of a product, convolution or attention, a multiplication and an
+  /// addition counting two (converters/kit/flops.h); others have none.
+  std::function<Expr(const Graph&, const Node&)> flops = {};
   bool is_compute = true;  ///< false: free (views, getitem), not counted by min_block_size
   /// Stays float32 when others are stored in 16 bits: its results leave float16's range or need
   /// more of its mantissa (as for torch.autocast), or it reads bits, or it keeps some of the

@@ -6,6 +6,7 @@
 
 #include "converters/convolution/convolution_nodes.h"
 #include "converters/convolution/convolution_types.h"
+#include "converters/kit/flops.h"
 #include "converters/matmul/matmul.h"
 
 namespace tv {
@@ -167,6 +168,8 @@ const RegisterConverter convolution{{.op = "aten::convolution",
                                      .convert = convert,
                                      .reads_views = {"input", "weight"},
                                      .epilogue = true,
+                                     .convolves = true,
+                                     .flops = flops_of_convolution,
                                      .types = types::any_convolution,
                                      .examples = examples}};
 

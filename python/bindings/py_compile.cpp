@@ -150,6 +150,9 @@ py::dict calibration_of(const Plan& plan) {
   py::dict dict;
   dict["points"] = use.points;
   dict["scaled"] = use.scaled;
+  dict["products"] = use.products;
+  dict["in_blocks"] = use.in_blocks;
+  dict["left_out"] = use.left_out;
   dict["missing"] = use.missing;
   dict["unused"] = use.unused;
   dict["refusal"] = use.refusal;

@@ -222,6 +222,8 @@ CalibrationUse calibrate(Graph& graph, const Settings& settings, const DevicePro
   const Calibration calibration = read_calibration(settings.calibration, "the calibration");
   const std::vector<CalibrationPoint> points = calibration_points(graph, settings);
   use.points = points.size();
+  use.products = static_cast<size_t>(std::ranges::count_if(
+      graph.nodes, [](const Node& node) { return convolves(node) || is_product(node); }));
   if (!device.storage8) {
     use.refusal = "int8 needs a device with 8-bit storage; " + device.name + " has none";
     if (!calibration.required.empty()) {

@@ -66,9 +66,7 @@ class Division:
         self.names = self.model.names
         self.native = [(label, op, reason) for label, op, _, _, reason in self.model.nodes
                        if reason]
-        warn_of_unused(self.plan.calibration,
-                       {op for _, op, _, _, reason in self.model.nodes if not reason},
-                       {op: reason for _, op, reason in self.native})
+        warn_of_unused(self.plan.calibration)
         self.steps = [Engine(*step) if len(step) == 3 else Native(*step)
                       for step in divided.steps]
 
