@@ -62,11 +62,12 @@ enum class Moves : uint8_t {
   kReshapes,  ///< all elements, in row-major order: view
   kPermutes,  ///< all elements, with the dimensions in another order: transpose
   kSpreads,   ///< all elements, over and over: expand. In the shape that they had they are a copy
-  kCuts,   ///< along each dimension some in their order: slice. In the shape that they had, a copy
-  kParts,  ///< the same, as several results: split
-  kPicks,  ///< any elements in any order: flip, as_strided
-  kJoins,  ///< all elements of a list of tensors: cat
-  kPads,   ///< all elements, and copies of a number around them: constant_pad_nd
+  kCuts,    ///< along each dimension some in their order: slice. In the shape that they had, a copy
+  kParts,   ///< the same, as several results: split
+  kPicks,   ///< any elements in any order: flip, as_strided
+  kJoins,   ///< all elements of a list of tensors: cat
+  kStacks,  ///< the same, along a new dimension: stack
+  kPads,    ///< all elements, and copies of a number around them: constant_pad_nd
   kLargest,  ///< of windows of elements the largest: max_pool2d
   kMeans,    ///< of windows of elements the mean: avg_pool2d
 };

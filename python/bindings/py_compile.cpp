@@ -348,9 +348,9 @@ void bind_compile(py::module_& m) {
   m.def(
       "moves",
       [](const std::string& op) {
-        constexpr const char* kNames[] = {"",        "copies",  "casts", "reshapes", "permutes",
-                                          "spreads", "cuts",    "parts", "picks",    "joins",
-                                          "pads",    "largest", "means"};
+        constexpr const char* kNames[] = {"",        "copies", "casts",   "reshapes", "permutes",
+                                          "spreads", "cuts",   "parts",   "picks",    "joins",
+                                          "stacks",  "pads",   "largest", "means"};
         static_assert(std::size(kNames) == static_cast<size_t>(Moves::kMeans) + 1);
         return kNames[static_cast<size_t>(moves_of(op))];
       },
