@@ -94,7 +94,7 @@ void convert(const NodeContext& c, Builder& b) {
   std::vector<Tactic> tactics = {conv_depthwise_tactic(c, b, s), conv_simd_tactic(c, b, s)};
   for (Tactic& tactic : conv_depthwise_tactics(c, b, s)) tactics.push_back(std::move(tactic));
   for (Tactic& tactic : conv_matrix_tactics(c, b, s)) tactics.push_back(std::move(tactic));
-  for (const int64_t splits : offered_split_k(c, product_of(s), kRows, kCols)) {
+  for (const int64_t splits : candidate_split_k(c, product_of(s), kRows, kCols)) {
     tactics.push_back(tiled_tactic(c, b, s, splits));
   }
   tactics.push_back(reference_tactic(c, s));

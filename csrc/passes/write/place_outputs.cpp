@@ -258,7 +258,7 @@ class OutputPlacer {
     }
     const NodeTactics tactics =
         convert_node(graph_.nodes[static_cast<size_t>(index)], table, device_, settings_);
-    return tactics.offered[tactics.chosen].name;
+    return tactics.candidates[tactics.chosen].name;
   }
 
   void add_copy(const Node& cat, ValueId source, const View& slice, size_t number,

@@ -35,7 +35,7 @@ class Gemm : public testing::Test {
   std::vector<std::string> applicable(const GemmProblem& problem, const Settings& settings) {
     std::vector<std::string> names;
     const DeviceProfile own = profile(*device_);
-    for (const OfferedTactic& t : offered_tactics(problem, settings, as_gpu(own))) {
+    for (const CandidateTactic& t : candidate_tactics(problem, settings, as_gpu(own))) {
       if (!t.refusal.empty() || !wanted_(t.name)) continue;
       if (own.is_cpu() && is_large(t.name) && !tests_all()) continue;
       names.push_back(t.name);
@@ -327,7 +327,7 @@ class ScaledPieces : public Gemm {
     for (const auto& [settings, pieces, error] :
          {std::tuple(Settings{}, "_f16x2_", kFull), {kFast, "_f16x1_", kTf32}}) {
       size_t found = 0;
-      for (const OfferedTactic& t : offered_tactics(p, settings, device)) {
+      for (const CandidateTactic& t : candidate_tactics(p, settings, device)) {
         if (!t.refusal.empty() || t.name.find(pieces) == t.name.npos) continue;
         SCOPED_TRACE(t.name);
         const EngineSpec spec = compile_with_tactic(p.graph(), t.name, settings, device);
@@ -422,7 +422,7 @@ TEST_P(SharedSums, AreRightAndHaveTheSameBitsAtEveryCall) {
   const DeviceProfile device = as_gpu(profile(*device_));
   GemmData data(p);
   size_t found = 0;
-  for (const OfferedTactic& t : offered_tactics(p, {}, device)) {
+  for (const CandidateTactic& t : candidate_tactics(p, {}, device)) {
     if (!t.refusal.empty() || !is_shared(t.name)) continue;
     if (profile(*device_).is_cpu() && is_large(t.name) && !tests_all()) continue;
     SCOPED_TRACE(p.str() + ", " + t.name);
