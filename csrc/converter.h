@@ -133,6 +133,11 @@ struct Converter {
   /// holds.
   TypeRule types = {};
 
+  /// What frontends may write as arguments: the whole schema of an operator that no library has,
+  /// "tv::to_small_float(Tensor self, str format) -> Tensor"; of another the arguments that are not
+  /// as the library says, or that it lacks: "Tensor? attn_bias, SymInt max_q=0".
+  std::string schema = {};
+
   /// Graphs with one small node each that together make `convert` use every kernel variant: the
   /// kernel tests compile all tactics of each. Required if `convert` is set.
   std::function<std::vector<Graph>()> examples = {};
@@ -145,6 +150,18 @@ Moves moves_of(std::string_view op);
 /// The same converter, kept in float32.
 inline Converter in_float32(Converter converter) {
   converter.keeps_float32 = true;
+  return converter;
+}
+
+/// The same converter, with that count.
+inline Converter counted(Converter converter, decltype(Converter::flops) flops) {
+  converter.flops = std::move(flops);
+  return converter;
+}
+
+/// The same converter, with that schema.
+inline Converter described(Converter converter, std::string schema) {
+  converter.schema = std::move(schema);
   return converter;
 }
 

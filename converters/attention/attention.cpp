@@ -359,6 +359,12 @@ std::string bias_refusal(const NodeContext& c) {
   return "[" + c.node.op + "] the gradient of a bias of another rank than the queries";
 }
 
+/// Random numbers' state and sizes of batches in one, which these gradients do not read: importers
+/// leave them out. A bias need not be there.
+constexpr const char* kUnread =
+    "Tensor cum_seq_q=None, Tensor cum_seq_k=None, SymInt max_q=0, SymInt max_k=0, "
+    "Tensor philox_seed=None, Tensor philox_offset=None";
+
 const RegisterConverter attentions{
     {.op = "aten::scaled_dot_product_attention",
      .unsupported = refusal(1),
@@ -418,15 +424,18 @@ const RegisterConverter attentions{
     {.op = "aten::_scaled_dot_product_flash_attention_backward",
      .unsupported = refusal(3),
      .expand = backward,
-     .types = types::attention_backward},
+     .types = types::attention_backward,
+     .schema = kUnread},
     {.op = "aten::_scaled_dot_product_cudnn_attention_backward",
      .unsupported = refusal(3),
      .expand = backward,
-     .types = types::attention_backward},
+     .types = types::attention_backward,
+     .schema = std::string(kUnread) + ", Tensor? attn_bias"},
     {.op = "aten::_scaled_dot_product_efficient_attention_backward",
      .unsupported = bias_refusal,
      .expand = backward,
-     .types = types::attention_backward},
+     .types = types::attention_backward,
+     .schema = "Tensor philox_seed=None, Tensor philox_offset=None, Tensor? attn_bias"},
 };
 
 }  // namespace

@@ -211,6 +211,11 @@ const RegisterConverter convolution_integer{{.op = "tv::convolution_integer",
                                              .epilogue = true,
                                              .flops = flops_of_convolution,
                                              .types = types::integer_convolution,
+                                             .schema =
+                                                 "tv::convolution_integer(Tensor input, Tensor "
+                                                 "weight, Tensor? input_zero, Tensor? weight_zero, "
+                                                 "int[] stride, int[] padding, int[] dilation, "
+                                                 "int groups) -> Tensor",
                                              .examples = examples}};
 
 }  // namespace
