@@ -290,7 +290,7 @@ std::optional<Group> whole_group(Division& division, const DivisionRequest& requ
 GroupedDivision all_by_value(const DivisionRequest& request, const Settings& settings,
                              const DeviceProfile& device) {
   GroupedDivision made;
-  made.model = import_of(request, settings);
+  made.model = import_of(request);
   for (const FileNode& node : made.model.nodes) {
     if (!node.refusal.empty()) {
       throw Error(ErrorKind::kUnsupported, node.label + ": " + node.refusal);

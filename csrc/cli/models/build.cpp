@@ -100,15 +100,13 @@ void say_calibration(const CalibrationUse& use) {
 }  // namespace
 
 onnx::ImportOptions import_options(const Options& options, bool partial) {
-  onnx::ImportOptions import_options;
-  import_options.partial = partial;
-  import_options.sparse_weights = options.settings.sparse_weights;
-  import_options.unsigned_integers = !options.settings.truncate_long_and_double;
-  import_options.inputs = input_ranges(options);
+  onnx::ImportOptions made = onnx::import_options(options.settings);
+  made.partial = partial;
+  made.inputs = input_ranges(options);
   for (const auto& [name, path] : options.constants) {
-    import_options.constants.emplace(name, constant_input(read_npy(path)));
+    made.constants.emplace(name, constant_input(read_npy(path)));
   }
-  return import_options;
+  return made;
 }
 
 std::set<std::string> shape_inputs(const Options& options) {

@@ -42,8 +42,7 @@ def divide(source: Source, given: dict, settings, profile):
     """The compiler's division of a model (csrc/division/), with nobody told of it."""
     return C.divide_onnx(
         source.proto.SerializeToString(),
-        {**given, "constants": {}, "directory": source.directory,
-         "unsigned_integers": not settings.truncate_long_and_double},
+        {**given, "constants": {}, "directory": source.directory},
         settings.compiler_json(debug_directory(settings)), profile)
 
 
