@@ -7,6 +7,7 @@
 #include <functional>
 #include <mutex>
 
+#include "csrc/cache/place_caches.h"
 #include "csrc/calibration.h"
 #include "csrc/cli/text/nearest.h"
 #include "csrc/cli/text/shapes.h"

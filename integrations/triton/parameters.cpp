@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "csrc/cache/place_caches.h"
 #include "csrc/calibration.h"
 #include "csrc/setting_values.h"
 #include "integrations/kit/option_text.h"

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "csrc/cache/engine_cache.h"
+#include "csrc/cache/place_caches.h"
 #include "csrc/cli/flags/input_ranges.h"
 #include "csrc/cli/models/graph_model.h"
 #include "csrc/cli/models/sparsity.h"
@@ -40,21 +41,11 @@ onnx::ConstantInput constant_input(const Tensor& tensor) {
   return constant;
 }
 
-/// Where engines and kernels are kept; "": nowhere.
-std::string cache_dir(const CacheSettings& cache) {
-  if (!cache.cache_built_engines && !cache.reuse_cached_engines) return {};
-  return cache.engine_cache_dir.empty() ? default_cache_dir() : cache.engine_cache_dir;
-}
-
 /// The flags' settings, with what is always so here and what follows from others.
-Settings settings_of(const Options& options) {
+Settings settings_of(const Options& options, CacheSettings& cache) {
   Settings settings = options.settings;
   settings.require_full_compilation = true;
-  settings.min_block_size = 1;
-  settings.cache_dir = cache_dir(options.cache);
-  if (settings.timing_cache_path.empty() && !settings.cache_dir.empty()) {
-    settings.timing_cache_path = settings.cache_dir + "/timings.json";
-  }
+  place_caches(settings, cache);
   return settings;
 }
 
@@ -191,7 +182,8 @@ void leave_out_int8(const Graph& graph, const Options& options, Settings& settin
 
 Network build_network(std::shared_ptr<Device> device, const Graph& graph,
                       const std::vector<Weight>& weights, const Options& options) {
-  Settings settings = settings_of(options);
+  CacheSettings cache = options.cache;
+  Settings settings = settings_of(options, cache);
   leave_out_int8(graph, options, settings);
   const DeviceProfile& target = profile(*device);
   const Plan whole = plan(graph, settings, target, Rest::kNobody);
@@ -204,8 +196,6 @@ Network build_network(std::shared_ptr<Device> device, const Graph& graph,
     throw Error(ErrorKind::kUnsupported, message);
   }
   if (!options.quiet) say_calibration(whole.calibration);
-  CacheSettings cache = options.cache;
-  cache.engine_cache_dir = settings.cache_dir;
   const auto start = Clock::now();
   const uint64_t hits = engine_cache_stats().hits;
   std::vector<EngineSpec> specs;

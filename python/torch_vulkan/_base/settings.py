@@ -150,17 +150,15 @@ class Settings:
             dtypes |= self.enabled_precisions
         return sorted(str(dtype).removeprefix("torch.") for dtype in dtypes)
 
-    @property
-    def cache_dir(self) -> str:
-        """The directory of compiled kernels; "" if the cache is off."""
-        if not (self.cache_built_engines and self.reuse_cached_engines):
-            return ""
-        return self.engine_cache_dir or C.default_cache_dir()
+    def _places(self) -> tuple[str, str, str]:
+        """Of engines, of compiled kernels and of timings: paths, or "" where none are kept."""
+        given = self._given("cache") | {"engine_cache_dir": self.engine_cache_dir or ""}
+        return C.place_caches(json.dumps(given), self.timing_cache_path or "")
 
     def cache_json(self) -> str:
         """What the engine cache reads, as JSON."""
         return json.dumps(self._given("cache") | {
-            "engine_cache_dir": self.engine_cache_dir or C.default_cache_dir(),
+            "engine_cache_dir": self._places()[0],
             "weights_digest": getattr(self, "_weights_digest", ""),
         })
 
@@ -194,24 +192,16 @@ class Settings:
                              f"modules; {why}: leave it out, or set optimization_level=0 for a "
                              "quick build")
 
-    @property
-    def timing_file(self) -> str:
-        """The file of the tuner's timings; "" if there is none."""
-        in_cache = f"{self.cache_dir}/timings.json" if self.cache_dir else ""
-        return self.timing_cache_path or in_cache
-
     def compiler_json(self, debug_dir: str = "", on_cuda: bool = False) -> str:
         """What the compiler reads, as JSON; `on_cuda`: the graph's tensors are on CUDA."""
-        # Whole-graph compilation takes blocks of any size: what is in the way is something else.
-        size = 1 if self.require_full_compilation else self.min_block_size
-        given = self._given("compiler")
-        del given["require_full_compilation"]  # asked here, where places in the program are known
-        return json.dumps(given | {
+        _, kernels, timings = self._places()
+        size = self.min_block_size
+        return json.dumps(self._given("compiler") | {
             "enabled_precisions": self._precisions(),
             "min_block_size": "inf" if math.isinf(size) else size,
             "on_cuda": on_cuda,
-            "cache_dir": self.cache_dir,
-            "timing_cache_path": self.timing_file,
+            "cache_dir": kernels,
+            "timing_cache_path": timings,
             "debug_dir": debug_dir,
         })
 
