@@ -5,6 +5,7 @@
 
 #include "csrc/division/trials.h"
 #include "csrc/frontends/onnx/external_data.h"
+#include "csrc/precision.h"
 #include "csrc/version.h"
 #include "integrations/onnxruntime/by_value.h"
 #include "integrations/onnxruntime/context.h"

@@ -8,6 +8,7 @@
 #include "csrc/codegen/pointwise_table.h"
 #include "csrc/converter.h"
 #include "csrc/plan/plan.h"
+#include "csrc/precision.h"
 #include "csrc/report/dry_run.h"
 #include "csrc/setting_values.h"
 #include "csrc/tuner/tuner.h"
@@ -295,6 +296,17 @@ void bind_compile(py::module_& m) {
         return number ? std::optional(*number) : std::nullopt;
       },
       "The value of a setting that the environment has, or None.");
+  m.def(
+      "check_together",
+      [](const std::string& settings) { check_together(Settings::from_json(settings)); },
+      "Raises ValueError for settings that mean nothing together (csrc/precision.h).");
+  m.def(
+      "low_precision",
+      [](const std::string& settings) -> std::string {
+        const DType dtype = low_precision(Settings::from_json(settings));
+        return dtype == DType::kOther ? "" : std::string(name(dtype));
+      },
+      "The 16-bit dtype that float32 nodes are stored in, or \"\".");
   m.def("check_settings", [](const std::string& settings) { Settings::from_json(settings); });
   m.def(
       "tuner_stats", [] { return stats_dict(tuner_stats()); },

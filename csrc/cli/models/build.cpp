@@ -15,6 +15,7 @@
 #include "csrc/frontends/graph_file/graph_file.h"
 #include "csrc/graph/is_quantised.h"
 #include "csrc/plan/plan.h"
+#include "csrc/precision.h"
 #include "csrc/tuner/tuner.h"
 #include "runtime/base/env.h"
 #include "runtime/base/error.h"

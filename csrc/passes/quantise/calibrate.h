@@ -44,9 +44,6 @@ struct CalibrationUse {
   std::string left_out;  ///< why the first of the others is in none; "": all are in blocks
 };
 
-/// Whether settings.enabled_precisions has int8.
-bool permits_int8(const Settings& settings);
-
 /// Attributes that quantise_calibrated reads, and takes off nodes: what a calibration says of each
 /// channel of the input, lists of numbers, SmoothQuant's alpha, and whether the node is to be
 /// computed in int8 whatever was measured.

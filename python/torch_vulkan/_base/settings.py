@@ -91,14 +91,7 @@ class Settings:
                 "{torch.float32, torch.float16}")
         if self.autocast_low_precision_type and not self.enable_autocast:
             raise ValueError("autocast_low_precision_type needs enable_autocast=True")
-        excluded = self.autocast_excluded_nodes or self.autocast_excluded_ops
-        if excluded and self.low_precision is None and not self.permits_int8:
-            raise ValueError(
-                "autocast_excluded_nodes and autocast_excluded_ops need enable_autocast=True or "
-                "enabled_precisions with a 16-bit dtype or torch.int8")
-        if self.calibration and not self.permits_int8:
-            raise ValueError("calibration needs torch.int8 in enabled_precisions, e.g. "
-                             "{torch.float32, torch.int8}")
+        C.check_together(self.compiler_json())
 
     def replaced(self, **changes) -> "Settings":
         """The same with some checked values changed."""
@@ -131,12 +124,8 @@ class Settings:
     @property
     def low_precision(self) -> torch.dtype | None:
         """The 16-bit dtype that float32 nodes are stored in; None: the graph's dtypes stay."""
-        if self.enable_autocast:
-            return self.autocast_low_precision_type or torch.float16
-        for dtype in LOW_PRECISIONS:
-            if self.enabled_precisions and dtype in self.enabled_precisions:
-                return dtype
-        return None
+        name = C.low_precision(self.compiler_json())
+        return getattr(torch, name) if name else None
 
     @property
     def permits_int8(self) -> bool:
@@ -144,10 +133,11 @@ class Settings:
         return torch.int8 in (self.enabled_precisions or ())
 
     def _precisions(self) -> list[str]:
-        """The dtypes that the compiler is told of."""
-        dtypes = {self.low_precision} if self.low_precision else set()
-        if self.permits_int8:
-            dtypes |= self.enabled_precisions
+        """The dtypes that the compiler is told of: with autocast one of the 16-bit ones."""
+        dtypes = set(self.enabled_precisions or ())
+        if self.enable_autocast:
+            dtypes -= {*LOW_PRECISIONS}
+            dtypes.add(self.autocast_low_precision_type or torch.float16)
         return sorted(str(dtype).removeprefix("torch.") for dtype in dtypes)
 
     def _places(self) -> tuple[str, str, str]:
