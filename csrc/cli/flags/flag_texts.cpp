@@ -155,7 +155,11 @@ void check_precisions(const Options& o) {
        "--calib needs --int8 or --best");
   need(permits_int8(o.settings) || o.calibration_data.empty(),
        "--calibData needs --int8 or --best");
-  check_together(o.settings);
+  try {
+    check_together(o.settings);
+  } catch (const Error& error) {
+    throw CommandError(error.what());
+  }
 }
 
 }  // namespace tv::cli
