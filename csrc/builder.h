@@ -106,6 +106,9 @@ struct Step {
   /// For kernels of CPU drivers (simd.glsl, with uniform_table): the runs of neighbours that
   /// <name>_simd and <name>_simd_store2 touch do not cross a multiple of `simd_row`.
   Expr simd_row;
+  /// Reads some rows of its weights alone, such as an embedding's: weights that stay in host memory
+  /// are read where they lie, as a copy would move more bytes.
+  bool looks_up = false;
 };
 
 /// One way to compute a node. A `refusal` says why it cannot apply (then `steps` is ignored).

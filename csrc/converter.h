@@ -62,13 +62,22 @@ enum class Moves : uint8_t {
   kReshapes,  ///< all elements, in row-major order: view
   kPermutes,  ///< all elements, with the dimensions in another order: transpose
   kSpreads,   ///< all elements, over and over: expand. In the shape that they had they are a copy
-  kCuts,   ///< along each dimension some in their order: slice. In the shape that they had, a copy
-  kParts,  ///< the same, as several results: split
-  kPicks,  ///< any elements in any order: flip, as_strided
-  kJoins,  ///< all elements of a list of tensors: cat
-  kPads,   ///< all elements, and copies of a number around them: constant_pad_nd
+  kCuts,    ///< along each dimension some in their order: slice. In the shape that they had, a copy
+  kParts,   ///< the same, as several results: split
+  kPicks,   ///< any elements in any order: flip, as_strided
+  kJoins,   ///< all elements of a list of tensors: cat
+  kStacks,  ///< the same, along a new dimension: stack
+  kPads,    ///< all elements, and copies of a number around them: constant_pad_nd
   kLargest,  ///< of windows of elements the largest: max_pool2d
   kMeans,    ///< of windows of elements the mean: avg_pool2d
+};
+
+/// A product of matrices by the arguments that it reads: a · bᵀ + bias, or a · b + bias where the
+/// rows of b are steps of the sum. With arguments "beta" and "alpha" it is beta · bias + alpha · …
+struct ProductArgs {
+  const char *a = nullptr, *b = nullptr;
+  const char* bias = nullptr;  ///< null: it adds none
+  bool b_by_steps = true;
 };
 
 struct Converter {
@@ -95,6 +104,14 @@ struct Converter {
   /// outputs[0] is written once per element through <dst>_store, so a pointwise epilogue can fuse.
   bool epilogue = false;
   Moves moves = Moves::kNothing;
+  /// Of an operator that is such a product, of matrices or of batches of them.
+  std::optional<ProductArgs> product = {};
+  /// Is a convolution of "input" by "weight", whose first dimension is the result's channels (its
+  /// second where a flag "transposed" is set), plus "bias".
+  bool convolves = false;
+  /// Floating-point operations of a product, convolution or attention, a multiplication and an
+  /// addition counting two (converters/kit/flops.h); others have none.
+  std::function<Expr(const Graph&, const Node&)> flops = {};
   bool is_compute = true;  ///< false: free (views, getitem), not counted by min_block_size
   /// Stays float32 when others are stored in 16 bits: its results leave float16's range or need
   /// more of its mantissa (as for torch.autocast), or it reads bits, or it keeps some of the
@@ -116,6 +133,11 @@ struct Converter {
   /// holds.
   TypeRule types = {};
 
+  /// What frontends may write as arguments: the whole schema of an operator that no library has,
+  /// "tv::to_small_float(Tensor self, str format) -> Tensor"; of another the arguments that are not
+  /// as the library says, or that it lacks: "Tensor? attn_bias, SymInt max_q=0".
+  std::string schema = {};
+
   /// Graphs with one small node each that together make `convert` use every kernel variant: the
   /// kernel tests compile all tactics of each. Required if `convert` is set.
   std::function<std::vector<Graph>()> examples = {};
@@ -128,6 +150,18 @@ Moves moves_of(std::string_view op);
 /// The same converter, kept in float32.
 inline Converter in_float32(Converter converter) {
   converter.keeps_float32 = true;
+  return converter;
+}
+
+/// The same converter, with that count.
+inline Converter counted(Converter converter, decltype(Converter::flops) flops) {
+  converter.flops = std::move(flops);
+  return converter;
+}
+
+/// The same converter, with that schema.
+inline Converter described(Converter converter, std::string schema) {
+  converter.schema = std::move(schema);
   return converter;
 }
 

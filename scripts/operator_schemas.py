@@ -22,7 +22,7 @@ LIBRARIES = ("torch.ao.quantization.fx._decomposed", "torchao.quantization.quant
 KNOWN = {"tensorrt::quantize_op":  # nvidia-modelopt's
          "tensorrt::quantize_op(Tensor input, Tensor amax, int num_bits, int exponent_bits, "
          "bool unsigned, bool narrow_range) -> Tensor"}
-OWN = ("tv", "complex")  # csrc/operators/schema.cpp
+OWN = ("tv", "complex")  # Converter::schema has them
 
 
 def schema_text(op: str) -> str:

@@ -129,8 +129,8 @@ Graph ConvProblem::graph() const {
   return g;
 }
 
-std::vector<OfferedTactic> offered_tactics(const ConvProblem& problem, const Settings& settings,
-                                           const DeviceProfile& profile) {
+std::vector<CandidateTactic> candidate_tactics(const ConvProblem& problem, const Settings& settings,
+                                               const DeviceProfile& profile) {
   const Graph graph = problem.graph();
   return tactics_of(graph, graph.nodes[0], settings, profile);
 }
@@ -141,7 +141,7 @@ std::vector<std::pair<std::string, std::string>> kernel_texts(const ConvProblem&
   const Graph graph = problem.graph();
   ValueTable table(graph);
   std::vector<std::pair<std::string, std::string>> texts;
-  for (const Tactic& t : convert_node(graph.nodes[0], table, profile, settings).offered) {
+  for (const Tactic& t : convert_node(graph.nodes[0], table, profile, settings).candidates) {
     for (size_t i = 0; i < t.steps.size(); ++i) {
       const StepRequest request = make_request(graph.nodes[0], t.steps[i], table);
       texts.emplace_back(t.name + "." + std::to_string(i),
@@ -155,7 +155,7 @@ std::vector<Candidate> candidates(const ConvProblem& problem, const std::shared_
                                   const Settings& settings, const DeviceProfile& profile,
                                   const std::vector<std::string>& prefixes, size_t first) {
   std::vector<Candidate> list;
-  for (const OfferedTactic& t : offered_tactics(problem, settings, profile)) {
+  for (const CandidateTactic& t : candidate_tactics(problem, settings, profile)) {
     const bool wanted = prefixes.empty() ||
                         std::any_of(prefixes.begin(), prefixes.end(),
                                     [&](const std::string& p) { return t.name.starts_with(p); });

@@ -42,8 +42,8 @@ struct ConvProblem {
 };
 
 /// Tactics that a device offers for a problem, with the reason where one does not apply.
-std::vector<OfferedTactic> offered_tactics(const ConvProblem& problem, const Settings& settings,
-                                           const DeviceProfile& profile);
+std::vector<CandidateTactic> candidate_tactics(const ConvProblem& problem, const Settings& settings,
+                                               const DeviceProfile& profile);
 
 /// A tactic's engine, or why there is none.
 struct Candidate {

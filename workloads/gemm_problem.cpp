@@ -98,8 +98,8 @@ Graph GemmProblem::graph() const {
   return g;
 }
 
-std::vector<OfferedTactic> offered_tactics(const GemmProblem& problem, const Settings& settings,
-                                           const DeviceProfile& profile) {
+std::vector<CandidateTactic> candidate_tactics(const GemmProblem& problem, const Settings& settings,
+                                               const DeviceProfile& profile) {
   Graph graph = canonicalise(problem.graph(), settings, profile);
   graph = choose_layouts(std::move(graph), settings, profile);
   const auto product = std::find_if(graph.nodes.begin(), graph.nodes.end(),

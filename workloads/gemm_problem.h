@@ -34,8 +34,8 @@ struct GemmProblem {
 };
 
 /// Tactics that a device offers for a problem, with the reason where one does not apply.
-std::vector<OfferedTactic> offered_tactics(const GemmProblem& problem, const Settings& settings,
-                                           const DeviceProfile& profile);
+std::vector<CandidateTactic> candidate_tactics(const GemmProblem& problem, const Settings& settings,
+                                               const DeviceProfile& profile);
 
 /// The numbers of a problem as the device stores them.
 class GemmData {

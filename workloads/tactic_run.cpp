@@ -42,7 +42,7 @@ TacticRun::TacticRun(Graph graph, std::shared_ptr<Device> device, DeviceProfile 
   }
 }
 
-std::vector<OfferedTactic> TacticRun::tactics() const {
+std::vector<CandidateTactic> TacticRun::tactics() const {
   return tactics_of(graph_, graph_.nodes.at(0), {}, profile_);
 }
 

@@ -21,7 +21,7 @@ class TacticRun {
   /// Input `k` in place of that.
   void set_input(size_t k, std::vector<uint8_t> bytes) { in_.at(k) = std::move(bytes); }
 
-  std::vector<OfferedTactic> tactics() const;
+  std::vector<CandidateTactic> tactics() const;
   /// Every output of one run with this tactic; what is not written is NaN.
   std::vector<std::vector<double>> outputs(const std::string& tactic);
   /// The same of another way to run an engine.

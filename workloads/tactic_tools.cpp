@@ -3,9 +3,11 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <regex>
 
 #include "csrc/compile/compile.h"
 #include "csrc/lowering/tactics.h"
+#include "runtime/base/error.h"
 
 namespace tv::test {
 
@@ -86,12 +88,28 @@ TensorCall call_of(std::shared_ptr<Engine> engine, std::vector<int64_t> symbols)
   };
 }
 
-std::vector<OfferedTactic> tactics_of(const Graph& graph, const Node& node,
-                                      const Settings& settings, const DeviceProfile& profile) {
+bool is_tactic_name(const std::string& name) {
+  static const std::regex grammar(
+      "[a-z]+(3d)?(_([a-z]{2,}|matrix2|vec4))*(_(sub)?group\\d+)?"
+      "(_b?f16(x[123])?)?"
+      "(_\\d+(x\\d+){0,2})*(_w\\d+x\\d+(x\\d+)?)?"
+      "(_((ring|stage|s|g|u|k|keep|kept|unit|run|split)\\d+|ahead|split))*");
+  return std::regex_match(name, grammar);
+}
+
+CandidateTactic candidate_of(const std::string& name, const std::string& refusal) {
+  if (!is_tactic_name(name)) {
+    throw Error(ErrorKind::kInternal, "[tactics] " + name + ": no name as in docs/kernels.md");
+  }
+  return {name, refusal};
+}
+
+std::vector<CandidateTactic> tactics_of(const Graph& graph, const Node& node,
+                                        const Settings& settings, const DeviceProfile& profile) {
   ValueTable table(graph);
-  std::vector<OfferedTactic> list;
-  for (const Tactic& t : convert_node(node, table, profile, settings).offered) {
-    list.push_back({t.name, t.refusal});
+  std::vector<CandidateTactic> list;
+  for (const Tactic& t : convert_node(node, table, profile, settings).candidates) {
+    list.push_back(candidate_of(t.name, t.refusal));
   }
   return list;
 }

@@ -30,12 +30,17 @@ using TensorCall =
 TensorCall call_of(std::shared_ptr<Engine> engine, std::vector<int64_t> symbols = {});
 
 /// A tactic's name, and why it does not apply, or "".
-struct OfferedTactic {
+struct CandidateTactic {
   std::string name, refusal;
 };
-/// What the converter of one node of `graph` offers a device, in order.
-std::vector<OfferedTactic> tactics_of(const Graph& graph, const Node& node,
-                                      const Settings& settings, const DeviceProfile& profile);
+/// Whether it is written by the grammar of docs/kernels.md: family, form, precision, tiles,
+/// options.
+bool is_tactic_name(const std::string& name);
+/// Throws Error(kInternal) for a name of another grammar.
+CandidateTactic candidate_of(const std::string& name, const std::string& refusal);
+/// What the converter of one node of `graph` has for a device, in order.
+std::vector<CandidateTactic> tactics_of(const Graph& graph, const Node& node,
+                                        const Settings& settings, const DeviceProfile& profile);
 
 /// The engine description of a graph with one tactic forced. The profile may differ from the device
 /// that runs it (GPU tactics on a CPU driver): the fingerprints are left out.

@@ -76,7 +76,7 @@ std::vector<Candidate> candidates_of(const GemmProblem& problem,
                                      const Options& options) {
   std::vector<Candidate> list;
   size_t left = options.first;
-  for (const OfferedTactic& t : offered_tactics(problem, options.settings, options.profile)) {
+  for (const CandidateTactic& t : candidate_tactics(problem, options.settings, options.profile)) {
     if (!wanted(t.name, options.prefixes)) continue;
     if (t.refusal.empty() && left-- == 0) break;
     list.push_back({t.name, t.refusal, {}, {}});

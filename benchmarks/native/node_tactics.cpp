@@ -346,7 +346,7 @@ void measure(const std::string& text, const std::shared_ptr<Device>& device,
   TacticRun run(problem.graph, device, profile, problem.spread);
   const Numbers inputs = run.inputs();
   size_t left = options.first;
-  for (const OfferedTactic& tactic : run.tactics()) {
+  for (const CandidateTactic& tactic : run.tactics()) {
     bool named = options.prefixes.empty();
     for (const std::string& prefix : options.prefixes) named |= tactic.name.starts_with(prefix);
     if (!named) continue;

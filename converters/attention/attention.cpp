@@ -10,6 +10,7 @@
 
 #include "converters/attention/attention_problem.h"
 #include "converters/attention/attention_types.h"
+#include "converters/kit/flops.h"
 #include "converters/kit/matmul_nodes.h"
 #include "converters/kit/steps.h"
 
@@ -358,48 +359,62 @@ std::string bias_refusal(const NodeContext& c) {
   return "[" + c.node.op + "] the gradient of a bias of another rank than the queries";
 }
 
+/// Random numbers' state and sizes of batches in one, which these gradients do not read: importers
+/// leave them out. A bias need not be there.
+constexpr const char* kUnread =
+    "Tensor cum_seq_q=None, Tensor cum_seq_k=None, SymInt max_q=0, SymInt max_k=0, "
+    "Tensor philox_seed=None, Tensor philox_offset=None";
+
 const RegisterConverter attentions{
     {.op = "aten::scaled_dot_product_attention",
      .unsupported = refusal(1),
      .expand = forward(Second::kNone),
+     .flops = flops_of_attention,
      .groups_heads = true,
      .sees_by_place = fits_flash,
      .types = types::attention},
     {.op = "torch_vulkan::scaled_dot_product_attention",  // kept_composites.py
      .unsupported = refusal(1),
      .expand = forward(Second::kNone),
+     .flops = flops_of_attention,
      .groups_heads = true,
      .sees_by_place = fits_flash,
      .types = types::attention},
     {.op = "tv::softmax_attention",
      .expand = forward(Second::kNone),
+     .flops = flops_of_attention,
      .groups_heads = true,
      .sees_by_place = fits_flash,
      .float32_args = {"factor"}},  // as `scale` is
     {.op = "aten::_scaled_dot_product_attention_math",
      .unsupported = refusal(2),
      .expand = forward(Second::kWeights),
+     .flops = flops_of_attention,
      .groups_heads = true,
      .types = types::attention},
     {.op = "aten::_scaled_dot_product_flash_attention_for_cpu",
      .unsupported = refusal(2),
      .expand = forward(Second::kLogSumExp),
+     .flops = flops_of_attention,
      .groups_heads = true,
      .sees_by_place = fits_flash,
      .types = types::attention},
     {.op = "aten::_scaled_dot_product_flash_attention",
      .unsupported = refusal(2),
      .expand = forward(Second::kLogSumExp),
+     .flops = flops_of_attention,
      .groups_heads = true,
      .types = types::attention},
     {.op = "aten::_scaled_dot_product_cudnn_attention",
      .unsupported = refusal(2),
      .expand = forward(Second::kLogSumExp),
+     .flops = flops_of_attention,
      .groups_heads = true,
      .types = types::attention},
     {.op = "aten::_scaled_dot_product_efficient_attention",
      .unsupported = refusal(2),
      .expand = forward(Second::kLogSumExp),
+     .flops = flops_of_attention,
      .groups_heads = true,
      .types = types::attention},
     {.op = "aten::_scaled_dot_product_flash_attention_for_cpu_backward",
@@ -409,15 +424,18 @@ const RegisterConverter attentions{
     {.op = "aten::_scaled_dot_product_flash_attention_backward",
      .unsupported = refusal(3),
      .expand = backward,
-     .types = types::attention_backward},
+     .types = types::attention_backward,
+     .schema = kUnread},
     {.op = "aten::_scaled_dot_product_cudnn_attention_backward",
      .unsupported = refusal(3),
      .expand = backward,
-     .types = types::attention_backward},
+     .types = types::attention_backward,
+     .schema = std::string(kUnread) + ", Tensor? attn_bias"},
     {.op = "aten::_scaled_dot_product_efficient_attention_backward",
      .unsupported = bias_refusal,
      .expand = backward,
-     .types = types::attention_backward},
+     .types = types::attention_backward,
+     .schema = "Tensor philox_seed=None, Tensor philox_offset=None, Tensor? attn_bias"},
 };
 
 }  // namespace

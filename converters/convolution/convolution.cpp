@@ -6,6 +6,7 @@
 
 #include "converters/convolution/convolution_nodes.h"
 #include "converters/convolution/convolution_types.h"
+#include "converters/kit/flops.h"
 #include "converters/matmul/matmul.h"
 
 namespace tv {
@@ -93,7 +94,7 @@ void convert(const NodeContext& c, Builder& b) {
   std::vector<Tactic> tactics = {conv_depthwise_tactic(c, b, s), conv_simd_tactic(c, b, s)};
   for (Tactic& tactic : conv_depthwise_tactics(c, b, s)) tactics.push_back(std::move(tactic));
   for (Tactic& tactic : conv_matrix_tactics(c, b, s)) tactics.push_back(std::move(tactic));
-  for (const int64_t splits : offered_split_k(c, product_of(s), kRows, kCols)) {
+  for (const int64_t splits : candidate_split_k(c, product_of(s), kRows, kCols)) {
     tactics.push_back(tiled_tactic(c, b, s, splits));
   }
   tactics.push_back(reference_tactic(c, s));
@@ -167,6 +168,8 @@ const RegisterConverter convolution{{.op = "aten::convolution",
                                      .convert = convert,
                                      .reads_views = {"input", "weight"},
                                      .epilogue = true,
+                                     .convolves = true,
+                                     .flops = flops_of_convolution,
                                      .types = types::any_convolution,
                                      .examples = examples}};
 

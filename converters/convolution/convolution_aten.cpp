@@ -5,6 +5,7 @@
 
 #include "converters/convolution/convolution_nodes.h"
 #include "converters/convolution/convolution_types.h"
+#include "converters/kit/flops.h"
 #include "converters/kit/matmul_nodes.h"
 #include "converters/kit/steps.h"
 
@@ -213,14 +214,24 @@ std::string backward_refusal(const NodeContext& c) {
 }
 
 Converter entry(std::string op, bool transposed) {
-  return {.op = std::move(op), .unsupported = floats, .expand = named(transposed)};
+  return {.op = std::move(op),
+          .unsupported = floats,
+          .expand = named(transposed),
+          .flops = transposed ? flops_of_transposed : flops_of_convolution};
+}
+
+/// One of so many dimensions whose arguments are aten::convolution's.
+Converter entry(std::string op, size_t dims) {
+  Converter made = typed(entry(std::move(op), false), types::convolution(dims, false));
+  made.convolves = true;
+  return made;
 }
 
 const RegisterConverter convolutions{
     typed(entry("aten::_convolution", false), types::any_convolution),
-    typed(entry("aten::conv1d", false), types::convolution(1, false)),
-    typed(entry("aten::conv2d", false), types::convolution(2, false)),
-    typed(entry("aten::conv3d", false), types::convolution(3, false)),
+    entry("aten::conv1d", size_t{1}),
+    entry("aten::conv2d", size_t{2}),
+    entry("aten::conv3d", size_t{3}),
     typed(entry("aten::conv_transpose1d", true), types::convolution(1, true)),
     typed(entry("aten::conv_transpose2d.input", true), types::convolution(2, true)),
     typed(entry("aten::conv_transpose3d.input", true), types::convolution(3, true)),

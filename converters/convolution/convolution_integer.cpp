@@ -9,6 +9,7 @@
 #include "converters/convolution/convolution.h"
 #include "converters/convolution/convolution_nodes.h"
 #include "converters/convolution/convolution_types.h"
+#include "converters/kit/flops.h"
 
 namespace tv {
 namespace {
@@ -199,6 +200,7 @@ void expand_scaled(const NodeContext& c, Rewriter& rw) {
 const RegisterConverter convolution_scaled{{.op = "tv::convolution_scaled",
                                             .unsupported = unsupported,
                                             .expand = expand_scaled,
+                                            .flops = flops_of_convolution,
                                             .translates = true,
                                             .types = types::integer_convolution}};
 
@@ -207,7 +209,13 @@ const RegisterConverter convolution_integer{{.op = "tv::convolution_integer",
                                              .convert = convert,
                                              .reads_views = {"input", "weight"},
                                              .epilogue = true,
+                                             .flops = flops_of_convolution,
                                              .types = types::integer_convolution,
+                                             .schema =
+                                                 "tv::convolution_integer(Tensor input, Tensor "
+                                                 "weight, Tensor? input_zero, Tensor? weight_zero, "
+                                                 "int[] stride, int[] padding, int[] dilation, "
+                                                 "int groups) -> Tensor",
                                              .examples = examples}};
 
 }  // namespace

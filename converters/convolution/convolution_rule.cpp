@@ -1,4 +1,4 @@
-// Which tile for which convolution on matrix units: those that are offered, and the time that each
+// Which tile for which convolution on matrix units: the candidates, and the time that each
 // should take.
 
 #include <algorithm>

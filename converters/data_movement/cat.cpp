@@ -140,7 +140,7 @@ Converter joiner(std::string op, bool stack) {
           .convert = [stack](const NodeContext& c, Builder& b) { convert(c, b, stack); },
           .reads_views = {"*"},
           .epilogue = true,
-          .moves = Moves::kJoins,
+          .moves = stack ? Moves::kStacks : Moves::kJoins,
           .types = TypeRule(stack ? stacked : concatenated),
           .examples = [op, stack] { return examples(op, stack); }};
 }

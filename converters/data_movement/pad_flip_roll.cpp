@@ -215,9 +215,10 @@ const RegisterConverter movers{
                 }),
           types::padded_constant),
     // constant_pad_nd(self, pad, value) whose value is a tensor of one element.
-    typed(mover("tv::constant_pad", Moves::kPads, constant_pad, tensor_pad_examples,
-                tensor_pad_refusal),
-          types::padded_constant),
+    described(typed(mover("tv::constant_pad", Moves::kPads, constant_pad, tensor_pad_examples,
+                          tensor_pad_refusal),
+                    types::padded_constant),
+              "tv::constant_pad(Tensor self, SymInt[] pad, Tensor value) -> Tensor"),
     typed(mover("aten::flip", Moves::kPicks, flip,
                 examples("aten::flip", {5, 3, 7}, {{"dims", ints({0, 2})}})),
           types::kSame),

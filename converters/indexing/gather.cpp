@@ -23,7 +23,8 @@ void gather(const NodeContext& c, Builder& b) {
             .operands = {src("x", x.value), src("index", c.node.input("index")),
                          dst("y", c.node.outputs[0])},
             .params = {param("elements", product(out)), param("size", sizes.at(dim)),
-                       param("size_stride", strides.at(dim))}};
+                       param("size_stride", strides.at(dim))},
+            .looks_up = true};
   step.defines = {{"PLACE", place_function(c)}};
   others.add_to(step, "others");
   emit_flat(b, std::move(step), product(out));

@@ -13,7 +13,8 @@ void emit(const NodeContext& c, Builder& b, const char* table, const char* indic
             .operands = {src("x", c.node.input(table)), src("index", c.node.input(indices)),
                          dst("y", c.node.outputs[0])},
             .params = {param("elements", elements), param("inner", split.inner),
-                       param("size", split.size), param("count", product(c.shape(indices)))}};
+                       param("size", split.size), param("count", product(c.shape(indices)))},
+            .looks_up = true};
   emit_flat(b, std::move(step), elements);
 }
 

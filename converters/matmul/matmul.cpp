@@ -201,7 +201,7 @@ void convert(const NodeContext& c, Builder& b) {
   for (Tactic& tactic : matrix_tactics(c, b, p)) tactics.push_back(std::move(tactic));
   for (Tactic& tactic : simt_tactics(c, p)) tactics.push_back(std::move(tactic));
   for (const SimtTile& tile : tiles) {
-    for (const int64_t splits : offered_split_k(c, p, tile.rows, tile.cols)) {
+    for (const int64_t splits : candidate_split_k(c, p, tile.rows, tile.cols)) {
       tactics.push_back(tiled_tactic(c, b, p, tile, splits));
     }
   }

@@ -34,8 +34,8 @@ int64_t split_k_of(const NodeContext& context, const Product& p, int64_t tile_ro
                    int64_t tile_cols);
 /// The same as what a SIMT kernel offers, best first by rule: one workgroup a tile, because the
 /// second launch costs as much as it saves, but for very long sums.
-std::vector<int64_t> offered_split_k(const NodeContext& context, const Product& p,
-                                     int64_t tile_rows, int64_t tile_cols);
+std::vector<int64_t> candidate_split_k(const NodeContext& context, const Product& p,
+                                       int64_t tile_rows, int64_t tile_cols);
 /// Why the third dimension of a grid has no room for so many matrices in `splits` parts, or "".
 std::string batch_refusal(const NodeContext& context, const Expr& matrices, int64_t splits = 1);
 /// Why split-K does not apply, or "".

@@ -1,5 +1,6 @@
 // ATen's products of matrices and vectors, as tv::matmul and pointwise nodes.
 
+#include "converters/kit/flops.h"
 #include "converters/kit/matmul_nodes.h"
 #include "converters/kit/shape_types.h"
 #include "converters/kit/steps.h"
@@ -111,21 +112,35 @@ Converter product(std::string op, Expand expand) {
   return {.op = std::move(op), .unsupported = one_dtype, .expand = std::move(expand)};
 }
 
+/// A product that passes read as one.
+Converter product(std::string op, Expand expand, const ProductArgs& args) {
+  Converter made = counted(product(std::move(op), std::move(expand)), flops_of_product(args.a));
+  made.product = args;
+  return made;
+}
+
 const RegisterConverter products{
-    typed(product("aten::mm", plain("self", "mat2")), "self T[m k], mat2 T[k n] -> [m n]"),
-    typed(product("aten::bmm", plain("self", "mat2")), "self [b m k], mat2 [b k n] -> [b m n]"),
-    typed(product("aten::matmul", plain("self", "other")), types_of_matmul),
-    typed(product("aten::mv", plain("self", "vec")), "self [m k], vec [k] -> [m]"),
-    typed(product("aten::dot", plain("self", "tensor")),
+    typed(product("aten::mm", plain("self", "mat2"), {.a = "self", .b = "mat2"}),
+          "self T[m k], mat2 T[k n] -> [m n]"),
+    typed(product("aten::bmm", plain("self", "mat2"), {.a = "self", .b = "mat2"}),
+          "self [b m k], mat2 [b k n] -> [b m n]"),
+    typed(product("aten::matmul", plain("self", "other"), {.a = "self", .b = "other"}),
+          types_of_matmul),
+    typed(counted(product("aten::mv", plain("self", "vec")), flops_of_product("self")),
+          "self [m k], vec [k] -> [m]"),
+    typed(counted(product("aten::dot", plain("self", "tensor")), flops_of_product("self")),
           "self [n], tensor [n] -> [] | self [n], other [n] -> []"),
     typed(product("aten::vdot", plain("self", "other")),
           "self [n], tensor [n] -> [] | self [n], other [n] -> []"),
-    typed(product("aten::addmm", with_self("mat1", "mat2")),
+    typed(product("aten::addmm", with_self("mat1", "mat2"),
+                  {.a = "mat1", .b = "mat2", .bias = "self"}),
           "mat1 [m k], mat2 [k n], self ~[m n] -> [m n]"),
-    typed(product("aten::baddbmm", with_self("batch1", "batch2")),
+    typed(counted(product("aten::baddbmm", with_self("batch1", "batch2")),
+                  flops_of_product("batch1")),
           "batch1 [b m k], batch2 [b k n], self ~[b m n] -> [b m n]"),
     typed(product("aten::addmv", with_self("mat", "vec")), "mat [m k], vec [k], self ~[m] -> [m]"),
-    typed(product("aten::linear", linear),
+    typed(product("aten::linear", linear,
+                  {.a = "input", .b = "weight", .bias = "bias", .b_by_steps = false}),
           "input [*b k], weight [o k], bias ~[o] -> [*b o] | "
           "input [*b k], weight [k], bias [] -> [*b]"),
 };

@@ -30,8 +30,8 @@ int64_t split_k_of(const NodeContext& c, const Product& p, int64_t tile_rows, in
   return splits;
 }
 
-std::vector<int64_t> offered_split_k(const NodeContext& c, const Product& p, int64_t tile_rows,
-                                     int64_t tile_cols) {
+std::vector<int64_t> candidate_split_k(const NodeContext& c, const Product& p, int64_t tile_rows,
+                                       int64_t tile_cols) {
   const int64_t splits = split_k_of(c, p, tile_rows, tile_cols);
   if (splits == 1) return {1};
   if (typical(c.graph, p.k) >= kVeryLong) return {splits, 1};

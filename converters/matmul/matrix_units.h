@@ -130,14 +130,14 @@ std::vector<Tactic> ranked_tactics(std::vector<MatrixCandidate<Problem, Tile>> c
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const auto& s, const auto& t) { return s.time < t.time; });
   std::vector<Tactic> tactics;
-  std::map<const Problem*, size_t> offered;
+  std::map<const Problem*, size_t> taken;
   for (const auto& [problem, tile, time] : candidates) {
     Tactic tactic = describe(*problem, tile);
-    if (tactic.refusal.empty() && offered[problem] == most(*problem)) {
+    if (tactic.refusal.empty() && taken[problem] == most(*problem)) {
       tactic.refusal = "expected to be slower";
     }
     if (tactic.refusal.empty()) {
-      ++offered[problem];
+      ++taken[problem];
       emit(*problem, tile, tactic);
     }
     tactics.push_back(std::move(tactic));

@@ -149,7 +149,9 @@ const RegisterConverter dequantize{
          },
      .expand = expand,
      .keeps_float32 = true,
-     .types = kDequantizedTypes}};
+     .types = kDequantizedTypes,
+     .schema = "tv::dequantize(Tensor input, Tensor? scale, Tensor? zero_point, int bits, "
+               "str? format=None, str? scale_format=None) -> Tensor"}};
 
 }  // namespace
 }  // namespace tv

@@ -53,7 +53,11 @@ const RegisterConverter quantize_entry{{.op = "tv::quantize",
                                         .unsupported = quantize_refusal,
                                         .expand = expand_quantize,
                                         .keeps_float32 = true,
-                                        .types = TypeRule("input [*s] -> [*s]")}};
+                                        .types = TypeRule("input [*s] -> [*s]"),
+                                        .schema =
+                                            "tv::quantize(Tensor input, Tensor? scale, Tensor? "
+                                            "zero_point, float? step, int quant_min, "
+                                            "int quant_max, bool divides) -> Tensor"}};
 
 }  // namespace
 }  // namespace tv

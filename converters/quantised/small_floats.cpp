@@ -93,7 +93,8 @@ const RegisterConverter to_small_float{
            rw.replace(0, rw.cast(rw.cast(code, DType::kI32), DType::kU8));
          },
      .keeps_float32 = true,
-     .types = "self [*s] -> [*s]"}};
+     .types = "self [*s] -> [*s]",
+     .schema = "tv::to_small_float(Tensor self, str format, bool saturate=False) -> Tensor"}};
 
 const RegisterConverter dequantize_floats{{.op = "torch_vulkan::dequantize_floats",
                                            .unsupported = unsupported,

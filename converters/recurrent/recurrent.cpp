@@ -296,7 +296,7 @@ std::vector<Graph> examples(const std::string& op) {
   return graphs;
 }
 
-Converter entry(std::string op) {
+Converter entry(std::string op, const char* schema) {
   return {.op = op,
           .unsupported = unsupported,
           .convert = convert,
@@ -304,11 +304,19 @@ Converter entry(std::string op) {
           .types = TypeRule("gates [t b g], weight [g h], bias [g], hidden [b h], cell [b h], "
                             "lengths [b] -> [t b h], [b h], [b h]") &
                    check_gates,
+          .schema = schema,
           .examples = [op] { return examples(op); },
           .notes = "from the products of the inputs on, whatever the number of steps"};
 }
 
-const RegisterConverter networks{entry("tv::recurrent"), entry("tv::lstm")};
+const RegisterConverter networks{
+    entry("tv::recurrent",
+          "tv::recurrent(Tensor gates, Tensor weight, Tensor? bias, Tensor hidden, "
+          "Tensor? lengths, str kind, str order, bool reverse) -> (Tensor, Tensor)"),
+    entry("tv::lstm",
+          "tv::lstm(Tensor gates, Tensor weight, Tensor? bias, Tensor hidden, Tensor cell, "
+          "Tensor? lengths, str kind, str order, bool reverse) -> (Tensor, Tensor, Tensor)"),
+};
 
 }  // namespace
 

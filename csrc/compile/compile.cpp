@@ -44,6 +44,7 @@
 #include "csrc/passes/write/place_outputs.h"
 #include "csrc/passes/write/write_in_place.h"
 #include "csrc/passes/write/write_rotated.h"
+#include "csrc/precision.h"
 
 namespace tv {
 

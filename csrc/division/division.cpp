@@ -5,23 +5,22 @@
 namespace tv::onnx {
 namespace {
 
-ImportOptions options_of(const DivisionRequest& request, const Settings& settings) {
+ImportOptions options_of(const DivisionRequest& request) {
   ImportOptions options = request.import;
   options.partial = true;
-  options.sparse_weights = settings.sparse_weights;
   for (const auto& [name, value] : options.constants) options.inputs.erase(name);
   return options;
 }
 
 }  // namespace
 
-ImportedModel import_of(const DivisionRequest& request, const Settings& settings) {
-  return import_model(request.model, options_of(request, settings));
+ImportedModel import_of(const DivisionRequest& request) {
+  return import_model(request.model, options_of(request));
 }
 
 Division divide(const DivisionRequest& request, const Settings& settings,
                 const DeviceProfile& device, const std::function<bool(Division&)>& is_whole) {
-  ImportOptions import = options_of(request, settings);
+  ImportOptions import = options_of(request);
   Division made;
   for (;;) {
     made.model = import_model(request.model, import);

@@ -24,7 +24,8 @@ struct GroupBorder;
 /// What is given beside settings and device.
 struct DivisionRequest {
   std::shared_ptr<const Model> model;
-  ImportOptions import;  ///< `partial` and `sparse_weights` are set, ranges of constants dropped
+  /// As import_options makes it; `partial` is set, and ranges of constants are dropped.
+  ImportOptions import;
   /// Of groups: throws Error where the caller could not call one.
   std::function<void(const Division&, const Group&, const GroupBorder&)> check = {};
 };
@@ -36,6 +37,6 @@ Division divide(const DivisionRequest& request, const Settings& settings,
                 const std::function<bool(Division&)>& is_whole = nullptr);
 
 /// The import of a request as `divide` makes it first.
-ImportedModel import_of(const DivisionRequest& request, const Settings& settings);
+ImportedModel import_of(const DivisionRequest& request);
 
 }  // namespace tv::onnx

@@ -4,6 +4,7 @@
 #include <optional>
 #include <set>
 
+#include "csrc/converter.h"
 #include "csrc/division/file_names.h"
 #include "runtime/base/error.h"
 
@@ -289,7 +290,7 @@ std::optional<Group> whole_group(Division& division, const DivisionRequest& requ
 GroupedDivision all_by_value(const DivisionRequest& request, const Settings& settings,
                              const DeviceProfile& device) {
   GroupedDivision made;
-  made.model = import_of(request, settings);
+  made.model = import_of(request);
   for (const FileNode& node : made.model.nodes) {
     if (!node.refusal.empty()) {
       throw Error(ErrorKind::kUnsupported, node.label + ": " + node.refusal);
@@ -322,14 +323,11 @@ GroupedDivision grouped(const DivisionRequest& request, const Settings& settings
 
 /// What a product sums over; none of another node.
 std::optional<Expr> sum_of(const Graph& graph, const Node& node) {
-  static const std::set<std::string> kProducts = {"aten::mm", "aten::bmm", "aten::matmul",
-                                                  "aten::linear", "aten::addmm"};
-  if (!kProducts.contains(node.op)) return std::nullopt;
-  for (const char* left : {"mat1", "self", "input"}) {
-    const ValueId v = node.has(left) ? node.input(left) : kNoValue;
-    if (v != kNoValue && !graph.value(v).shape.empty()) return graph.value(v).shape.back();
-  }
-  return std::nullopt;
+  const Converter* converter = Registry::instance().find(node.op);
+  const ValueId left =
+      converter && converter->product ? node.input(converter->product->a) : kNoValue;
+  if (left == kNoValue || graph.value(left).shape.empty()) return std::nullopt;
+  return graph.value(left).shape.back();
 }
 
 /// Symbols that products sum over, so that these might be of nothing: few tactics can do that.

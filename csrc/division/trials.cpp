@@ -119,7 +119,7 @@ class Trials {
       try {
         DivisionRequest tried = request_;
         tried.import.constants = values(std::vector<size_t>(before, p));
-        if (!add(import_of(tried, settings_).shape_inputs)) return false;
+        if (!add(import_of(tried).shape_inputs)) return false;
       } catch (const Error&) {  // a value that the file does not allow
       }
       if (inputs_.size() == before) ++p;

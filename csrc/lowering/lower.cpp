@@ -53,7 +53,7 @@ class Lowering {
     if (options_.costs && !tactics.named) choices = choose(node, tactics, progress);
     for (const auto& [bucket, choice] : choices) {
       const size_t first = spec_.dispatches.size();
-      writer_.add(node, tactics.offered.at(choice.candidate), bucket.contains(spec_.symbols));
+      writer_.add(node, tactics.candidates.at(choice.candidate), bucket.contains(spec_.symbols));
       for (size_t i = first; i < spec_.dispatches.size(); ++i) {
         Dispatch& dispatch = spec_.dispatches[i];
         if (i - first < choice.step_us.size()) dispatch.time_us = choice.step_us[i - first];
@@ -118,8 +118,8 @@ class Lowering {
   void note(const Node& node, const NodeTactics& tactics, const TacticChoice& choice) {
     if (!options_.report) return;
     LoweringReport::NodeReport entry{node.name, node.op, {}, choice.candidate};
-    for (size_t i = 0; i < tactics.offered.size(); ++i) {
-      entry.tactics.push_back({tactics.offered[i].name, tactics.offered[i].refusal,
+    for (size_t i = 0; i < tactics.candidates.size(); ++i) {
+      entry.tactics.push_back({tactics.candidates[i].name, tactics.candidates[i].refusal,
                                i < choice.notes.size() ? choice.notes[i] : ""});
     }
     options_.report->nodes.push_back(std::move(entry));

@@ -39,6 +39,7 @@ Dispatch ProgramWriter::make_dispatch(const Node& node, const StepRequest& reque
   dispatch.ops = node.fused_ops.empty() ? std::vector<std::string>{node.op} : node.fused_ops;
   dispatch.grid = step.grid.groups;
   dispatch.flat_grid = step.grid.flat;
+  dispatch.looks_up = step.looks_up;
   dispatch.words = std::move(kernel.words);
   const Expr iterations = iterations_of(step, node);
   const int64_t most = iterations.bounds(parts_.table.graph().symbols).second;

@@ -177,7 +177,7 @@ TacticProblem tactic_problem(const Node& node, const NodeTactics& tactics,
                         .symbols = parts.spec.symbols,
                         .conditions = parts.spec.conditions};
   problem.used_symbols.assign(used.begin(), used.end());
-  for (const Tactic& tactic : tactics.offered) {
+  for (const Tactic& tactic : tactics.candidates) {
     problem.candidates.push_back({tactic.name, tactic.refusal, tactic.error});
   }
   problem.discontinuous = is_discontinuous(node.program.get()) ||
@@ -186,7 +186,7 @@ TacticProblem tactic_problem(const Node& node, const NodeTactics& tactics,
   problem.roundings = narrow_results(node);
   problem.least_dimension = least_dimension(node, parts.table);
   problem.program = [&node, &tactics, parts](size_t candidate) {
-    return make_program(node, tactics.offered.at(candidate), parts);
+    return make_program(node, tactics.candidates.at(candidate), parts);
   };
   return problem;
 }

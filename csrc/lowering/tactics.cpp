@@ -211,14 +211,14 @@ NodeTactics convert_node(const Node& node, ValueTable& table, const DeviceProfil
   converter->convert(context, builder);
   NodeTactics result{builder.take(), 0};
   const std::vector<Symbol> symbols = practical(table.graph().symbols);
-  for (Tactic& tactic : result.offered) {
+  for (Tactic& tactic : result.candidates) {
     split_grids(tactic, symbols, device);
     if (tactic.refusal.empty()) tactic.refusal = refusal(tactic, node, table, context);
   }
-  Workspace(node, table, settings.workspace_size).refuse(result.offered);
-  result.chosen = choose_tactic(node, result.offered, settings);
+  Workspace(node, table, settings.workspace_size).refuse(result.candidates);
+  result.chosen = choose_tactic(node, result.candidates, settings);
   result.named = std::ranges::any_of(settings.tactics, [&](const std::string& wanted) {
-    return result.offered[result.chosen].name.starts_with(wanted);
+    return result.candidates[result.chosen].name.starts_with(wanted);
   });
   return result;
 }

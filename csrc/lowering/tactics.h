@@ -10,9 +10,9 @@
 
 namespace tv {
 
-/// What one node's converter offered and what was taken; for dispatches and for the debug dump.
+/// What one node's converter emitted and what was taken; for dispatches and for the debug dump.
 struct NodeTactics {
-  std::vector<Tactic> offered;  ///< with the refusals of lowering beside those of the converter
+  std::vector<Tactic> candidates;  ///< with the refusals of lowering beside those of the converter
   size_t chosen = 0;
   bool named = false;  ///< by settings.tactics: nobody else chooses
 };

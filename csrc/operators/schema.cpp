@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "csrc/converter.h"
 #include "csrc/types/fail.h"
 #include "runtime/base/error.h"
 
@@ -14,33 +15,7 @@ constexpr std::string_view kAten = "aten::";
 
 constexpr const char* kSchemas[] = {
 #include "csrc/operators/schemas.inc"
-    // This project's own (graph/quantised.h and the converters say what they are).
-    "tv::dequantize(Tensor input, Tensor? scale, Tensor? zero_point, int bits, str? format=None, "
-    "str? scale_format=None) -> Tensor",
-    "tv::quantize(Tensor input, Tensor? scale, Tensor? zero_point, float? step, int quant_min, "
-    "int quant_max, bool divides) -> Tensor",
-    "tv::to_small_float(Tensor self, str format, bool saturate=False) -> Tensor",
-    "tv::constant_pad(Tensor self, SymInt[] pad, Tensor value) -> Tensor",
-    "tv::matmul_integer(Tensor a, Tensor b, Tensor? a_zero, Tensor? b_zero) -> Tensor",
-    "tv::convolution_integer(Tensor input, Tensor weight, Tensor? input_zero, Tensor? weight_zero, "
-    "int[] stride, int[] padding, int[] dilation, int groups) -> Tensor",
-    "tv::recurrent(Tensor gates, Tensor weight, Tensor? bias, Tensor hidden, Tensor? lengths, "
-    "str kind, str order, bool reverse) -> (Tensor, Tensor)",
-    "tv::lstm(Tensor gates, Tensor weight, Tensor? bias, Tensor hidden, Tensor cell, "
-    "Tensor? lengths, str kind, str order, bool reverse) -> (Tensor, Tensor, Tensor)",
-    "complex::scalar(float real, float imag) -> Tensor",
 };
-
-/// What importers say beside PyTorch's arguments: the formats of the codes in a uint8 tensor.
-constexpr std::pair<const char*, const char*> kMore[] = {{"aten::_scaled_mm", "self_format"},
-                                                         {"aten::_scaled_mm", "mat2_format"}};
-
-/// Random numbers' state, which gradients of attention do not read: importers leave it out.
-constexpr std::string_view kLeftOut[] = {"cum_seq_q", "cum_seq_k",   "max_q",
-                                         "max_k",     "philox_seed", "philox_offset"};
-
-/// Tensors that need not be defined, which schemas do not say.
-constexpr std::string_view kUndefined[] = {"attn_bias"};
 
 [[noreturn]] void malformed(std::string_view text) {
   throw Error(ErrorKind::kInternal, "[schema] cannot read " + std::string(text));
@@ -52,6 +27,20 @@ class SchemaReader {
   explicit SchemaReader(std::string_view text) : text_(text), rest_(text) {}
 
   std::string name() { return std::string(until("(")); }
+
+  /// Puts arguments, which are the whole text, in the place of those of their names, or behind all.
+  void amend(Schema& schema) {
+    while (!rest_.empty()) {
+      SchemaArg read = argument();
+      const auto at = std::ranges::find(schema.args, read.name, &SchemaArg::name);
+      if (at == schema.args.end()) {
+        schema.args.push_back(std::move(read));
+      } else {
+        *at = std::move(read);
+      }
+      take(", ");
+    }
+  }
 
   Schema schema() {
     Schema made;
@@ -92,7 +81,6 @@ class SchemaReader {
     const std::string_view type = until(" ");
     set_type(made, type);
     made.name = until("=,)", /*keep=*/true);
-    if (std::ranges::find(kUndefined, made.name) != std::end(kUndefined)) made.optional = true;
     made.required = !take("=");
     if (!made.required) skip_default();
     return made;
@@ -149,8 +137,17 @@ std::map<std::string, Schema, std::less<>> read_all() {
     std::string name = reader.name();
     made.emplace(std::move(name), reader.schema());
   }
-  for (const auto& [op, arg] : kMore) {
-    made.at(op).args.push_back({.name = arg, .kind = ArgKind::kText, .optional = true});
+  for (const std::string& op : Registry::instance().names()) {
+    const std::string& own = Registry::instance().find(op)->schema;
+    if (own.starts_with(op + "(")) {
+      SchemaReader reader(own);
+      reader.name();
+      made.emplace(op, reader.schema());
+    } else if (!own.empty()) {
+      const auto of_library = made.find(op);
+      if (of_library == made.end()) malformed(own);
+      SchemaReader(own).amend(of_library->second);
+    }
   }
   // What FX's importer says of them: which arguments are complex, and whether the result is.
   const SchemaArg parts{.name = "complex", .kind = ArgKind::kText, .required = true};
@@ -317,8 +314,7 @@ void check_schema(const Node& node, const Schema& schema) {
     check_arg(node, arg, *want);
   }
   for (const SchemaArg& want : schema.args) {
-    if (want.required && !want.optional && node.find(want.name) == nullptr &&
-        std::ranges::find(kLeftOut, want.name) == std::end(kLeftOut)) {
+    if (want.required && !want.optional && node.find(want.name) == nullptr) {
       node_fails(node, "argument '" + want.name + "' is missing");
     }
   }

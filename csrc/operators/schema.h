@@ -1,9 +1,9 @@
 #pragma once
 // Schemas of operators: what arguments they have, and how many results.
 //
-// Those of PyTorch and its libraries are what PyTorch says (schemas.inc); this project's own that
-// frontends write stand in schema.cpp. Operators that passes make have none, and neither have those
-// that users add while a program runs.
+// Those of PyTorch and its libraries are what PyTorch says (schemas.inc); what frontends write
+// otherwise, and this project's own operators, stand with the registration (Converter::schema).
+// Operators that passes make have none, and neither have those that users add after the first look.
 
 #include <cstdint>
 #include <string>

@@ -44,7 +44,6 @@ class Partitioner {
     for (const auto& block : blocks) result.candidate_sizes.push_back(compute_nodes(block));
     choose_by_size(blocks, result);
     finish(result);
-    if (settings_.require_full_compilation) require_all(result);
     return result;
   }
 
@@ -242,8 +241,8 @@ class Partitioner {
 
   /// Whole-graph compilation takes blocks of any size: what is in the way is something else.
   void choose_by_size(std::vector<std::vector<int32_t>>& blocks, Partition& result) {
-    const bool nothing = std::isinf(settings_.min_block_size);
     const double least = settings_.require_full_compilation ? 1 : settings_.min_block_size;
+    const bool nothing = std::isinf(least);
     // A size that the user chose stands for itself.
     const bool pays_switches = settings_.on_cuda && !settings_.require_full_compilation &&
                                settings_.min_block_size == Settings().min_block_size;
@@ -313,22 +312,6 @@ class Partitioner {
     if (!reasons_[n].empty()) return reasons_[n];
     const auto trimmed = trimmed_.find(n);
     return trimmed != trimmed_.end() ? trimmed->second : "a view that no engine reads";
-  }
-
-  void require_all(const Partition& result) const {
-    std::string list;
-    int64_t count = 0;
-    for (const NativeNode& native : result.native) {
-      const Node& at = node(native.node);
-      if (!does_work_[native.node]) continue;
-      ++count;
-      list +=
-          "\n  " + at.op + " (" + (at.source.empty() ? at.name : at.source) + "): " + native.reason;
-    }
-    if (count == 0) return;
-    throw Error(ErrorKind::kUser, "[require_full_compilation] " + std::to_string(count) + " of " +
-                                      std::to_string(result.compute_nodes) +
-                                      " compute nodes stay native:" + list);
   }
 
   const Graph graph_;

@@ -33,10 +33,10 @@ struct Partition {
   std::vector<int64_t> candidate_sizes;
 };
 
-/// Splits the graph: acyclic, largest first. Needs no device. Throws Error(kUser) listing what is
-/// in the way where settings.require_full_compilation and a node that does work stays native;
-/// blocks of any size count then. A view of a graph input that is itself a graph output stays
-/// native, so that eager's aliasing holds; so do views that only native nodes read.
+/// Splits the graph: acyclic, largest first. Needs no device. With
+/// settings.require_full_compilation blocks of any size count; frontends, who know places in the
+/// model, refuse what stays native all the same. A view of a graph input that is itself a graph
+/// output stays native, so that eager's aliasing holds; so do views that only native nodes read.
 Partition partition(const Graph& graph, const Settings& settings, const DeviceProfile& device);
 
 /// What is known of a block's border beside the graph that it is cut from.

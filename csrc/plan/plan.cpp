@@ -1,5 +1,6 @@
 #include "csrc/plan/plan.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "csrc/cache/engine_cache.h"
@@ -54,6 +55,16 @@ void check_frontend(const Graph& graph) {
   }
 }
 
+/// Which of the products that have a scale are in blocks.
+void find_scaled(const Graph& graph, const Partition& parts, CalibrationUse& use) {
+  const auto scaled = [&](int32_t n) { return graph.nodes[n].input_scale != 0; };
+  for (const std::vector<int32_t>& block : parts.blocks) {
+    use.in_blocks += static_cast<size_t>(std::ranges::count_if(block, scaled));
+  }
+  const auto first = std::ranges::find_if(parts.native, scaled, &NativeNode::node);
+  if (first != parts.native.end()) use.left_out = first->reason;
+}
+
 }  // namespace
 
 Plan plan(Graph graph, const Settings& settings, const DeviceProfile& device, Rest rest) {
@@ -66,6 +77,7 @@ Plan plan(Graph graph, const Settings& settings, const DeviceProfile& device, Re
   }
   Partition parts = rest == Rest::kNobody ? whole_graph(graph, settings, device)
                                           : partition(graph, settings, device);
+  find_scaled(graph, parts, calibration);
   return {std::move(graph), settings, device, rest, std::move(parts), std::move(calibration)};
 }
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "csrc/partition/dependencies.h"
+#include "csrc/report/flops.h"
 
 namespace tv {
 namespace {
@@ -113,20 +114,6 @@ json count_operators(const Graph& graph, const Partition& partition) {
   return out;
 }
 
-/// Sizes at which engines are tuned.
-json usual_sizes(const Graph& graph, const std::vector<ValueId>& ids) {
-  std::vector<int64_t> usual;
-  for (const Symbol& symbol : graph.symbols) usual.push_back(symbol.opt);
-  json out = json::array();
-  for (const ValueId v : ids) {
-    if (v == kNoValue) continue;
-    json shape = json::array();
-    for (const Expr& dim : graph.value(v).shape) shape.push_back(dim.eval(usual));
-    out.push_back(std::move(shape));
-  }
-  return out;
-}
-
 json describe_work(const Graph& graph, const Partition& partition) {
   std::vector<int64_t> engine(graph.nodes.size(), -1);
   for (size_t b = 0; b < partition.blocks.size(); ++b) {
@@ -139,9 +126,7 @@ json describe_work(const Graph& graph, const Partition& partition) {
     out.push_back({{"operator", node.op},
                    {"engine", engine[n]},
                    {"module_path", node.module_path},
-                   {"transposed", node.has("transposed") && node.flag("transposed")},
-                   {"inputs", usual_sizes(graph, node.all_inputs())},
-                   {"outputs", usual_sizes(graph, node.outputs)}});
+                   {"flops", flops_of(graph, node)}});
   }
   return out;
 }

@@ -16,7 +16,7 @@ namespace tv {
 ///   native          for each node: node (index), operator, name, reason, source, module_path,
 ///                   does_work
 ///   work            for each node that does work: operator, engine (-1: native), module_path,
-///                   transposed (a convolution), inputs and outputs as lists of usual sizes
+///                   flops (flops.h)
 ///   operators       the native nodes that do work, by operator and reason, most frequent first:
 ///                   operator, reason, count
 ///   min_block_size, recommended_min_block_size  as below

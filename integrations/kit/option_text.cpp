@@ -98,14 +98,4 @@ void read_environment_settings(Settings& settings, CacheSettings& cache) {
   read_environment(cache);
 }
 
-void place_caches(Settings& settings, CacheSettings& cache) {
-  if (cache.cache_built_engines || cache.reuse_cached_engines) {
-    if (cache.engine_cache_dir.empty()) cache.engine_cache_dir = default_cache_dir();
-    settings.cache_dir = cache.engine_cache_dir;
-  }
-  if (settings.timing_cache_path.empty() && !settings.cache_dir.empty()) {
-    settings.timing_cache_path = settings.cache_dir + "/timings.json";
-  }
-}
-
 }  // namespace tv

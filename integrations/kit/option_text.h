@@ -41,7 +41,4 @@ std::map<std::string, std::vector<onnx::DimRange>> profile_ranges(const cli::Nam
 /// Settings as the environment gives them, to be read before options.
 void read_environment_settings(Settings& settings, CacheSettings& cache);
 
-/// Says where engines, kernels and times are kept, unless the user has.
-void place_caches(Settings& settings, CacheSettings& cache);
-
 }  // namespace tv

@@ -7,10 +7,12 @@
 #include <functional>
 #include <mutex>
 
+#include "csrc/cache/place_caches.h"
 #include "csrc/calibration.h"
 #include "csrc/cli/text/nearest.h"
 #include "csrc/cli/text/shapes.h"
 #include "csrc/plan/plan.h"
+#include "csrc/precision.h"
 #include "csrc/setting_values.h"
 #include "csrc/user_code.h"
 #include "integrations/kit/option_text.h"
@@ -118,6 +120,7 @@ class Reader {
     options_.shapes = profile_ranges(min_, opt_, max_);
     place_caches(options_.settings, options_.cache);
     add_calibration();
+    check_together(options_.settings);
     if (!timing_) options_.settings.timing_cache_path.clear();
     if ((bytes_at_ == 0) != (bytes_size_ == 0)) {
       user_error("options onnx_bytestream and onnx_bytestream_size: got one of them");

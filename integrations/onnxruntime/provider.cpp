@@ -5,6 +5,7 @@
 
 #include "csrc/division/trials.h"
 #include "csrc/frontends/onnx/external_data.h"
+#include "csrc/precision.h"
 #include "csrc/version.h"
 #include "integrations/onnxruntime/by_value.h"
 #include "integrations/onnxruntime/context.h"
@@ -149,11 +150,10 @@ void Provider::tell_capability(const OrtGraph* asked_about, OrtEpGraphSupportInf
 
 onnx::DivisionRequest Provider::request_for(const GraphModel& read) const {
   onnx::DivisionRequest request{.model = read.model,
-                                .import = {.inputs = options_.shapes,
-                                           .may_be_empty = true,
-                                           .broadcasts = true,
-                                           .widened = true,
-                                           .left_out = read.left_out}};
+                                .import = onnx::import_options(options_.settings)};
+  request.import.inputs = options_.shapes;
+  request.import.may_be_empty = request.import.broadcasts = request.import.widened = true;
+  request.import.left_out = read.left_out;
   const auto& file = read.model->proto.graph();
   for (int n = 0; n < file.node_size(); ++n) {
     const std::string& op = file.node(n).op_type();
@@ -173,7 +173,7 @@ void Provider::settle_int8(const onnx::DivisionRequest& request) {
   if (int8_settled_ || !permits_int8(settings)) return;
   int8_settled_ = true;  // asked again, about what is left, it would change what was promised
   try {
-    const Plan whole = plan(onnx::import_of(request, settings).graph, settings, profile(*device_));
+    const Plan whole = plan(onnx::import_of(request).graph, settings, profile(*device_));
     const CalibrationUse& use = whole.calibration;
     if (!use.refusal.empty()) log(ORT_LOGGING_LEVEL_WARNING, use.refusal);
     for (const std::string& name : use.missing) {

@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <functional>
 
+#include "csrc/cache/place_caches.h"
 #include "csrc/calibration.h"
+#include "csrc/precision.h"
 #include "csrc/setting_values.h"
 #include "integrations/kit/option_text.h"
 
@@ -69,6 +71,7 @@ class Reader {
     out_.shapes = profile_ranges(min_, opt_, max_);
     out_.engine.weight_budget = out_.settings.weight_budget;
     place_caches(out_.settings, out_.cache);
+    check_together(out_.settings);
     return std::move(out_);
   }
 

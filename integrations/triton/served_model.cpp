@@ -76,12 +76,16 @@ struct FileModel {
   std::vector<Weight> weights;
 };
 
-FileModel read_model(const std::string& path, const Ranges& inputs, bool sparse) {
+FileModel read_model(const std::string& path, const Ranges& inputs, const Settings& settings) {
   if (fs::path(path).extension() == ".vkg") {
-    graph_file::Model model = graph_file::read(path, {.inputs = inputs, .sparse_weights = sparse});
+    graph_file::Model model =
+        graph_file::read(path, {.inputs = inputs, .sparse_weights = settings.sparse_weights});
     return {std::move(model.graph), std::move(model.weights)};
   }
-  onnx::ImportedModel model = onnx::import_file(path, {.inputs = inputs, .sparse_weights = sparse});
+  onnx::ImportOptions options = onnx::import_options(settings);
+  options.inputs = inputs;
+  options.unsigned_integers = false;  // requests bring them as they are in the file
+  onnx::ImportedModel model = onnx::import_file(path, options);
   return {std::move(model.graph), std::move(model.weights)};
 }
 
@@ -134,11 +138,10 @@ std::shared_ptr<const cli::Network> ServedModel::load() const {
 }
 
 cli::Network ServedModel::build(std::shared_ptr<Device> device) const {
-  const bool sparse = parameters_.settings.sparse_weights;
-  FileModel model = read_model(path_, parameters_.shapes, sparse);
+  FileModel model = read_model(path_, parameters_.shapes, parameters_.settings);
   if (parameters_.shapes.empty() && batch_ > 0) {
     const Ranges ranges = batched(model.graph, batch_);
-    if (!ranges.empty()) model = read_model(path_, ranges, sparse);
+    if (!ranges.empty()) model = read_model(path_, ranges, parameters_.settings);
   }
   const DeviceProfile& target = profile(*device);
   const Plan whole = plan(model.graph, parameters_.settings, target, Rest::kNobody);

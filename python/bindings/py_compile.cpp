@@ -8,6 +8,7 @@
 #include "csrc/codegen/pointwise_table.h"
 #include "csrc/converter.h"
 #include "csrc/plan/plan.h"
+#include "csrc/precision.h"
 #include "csrc/report/dry_run.h"
 #include "csrc/setting_values.h"
 #include "csrc/tuner/tuner.h"
@@ -150,6 +151,9 @@ py::dict calibration_of(const Plan& plan) {
   py::dict dict;
   dict["points"] = use.points;
   dict["scaled"] = use.scaled;
+  dict["products"] = use.products;
+  dict["in_blocks"] = use.in_blocks;
+  dict["left_out"] = use.left_out;
   dict["missing"] = use.missing;
   dict["unused"] = use.unused;
   dict["refusal"] = use.refusal;
@@ -298,6 +302,17 @@ void bind_settings(py::module_& m) {
         return number ? std::optional(*number) : std::nullopt;
       },
       "The value of a setting that the environment has, or None.");
+  m.def(
+      "check_together",
+      [](const std::string& settings) { check_together(Settings::from_json(settings)); },
+      "Raises ValueError for settings that mean nothing together (csrc/precision.h).");
+  m.def(
+      "low_precision",
+      [](const std::string& settings) -> std::string {
+        const DType dtype = low_precision(Settings::from_json(settings));
+        return dtype == DType::kOther ? "" : std::string(name(dtype));
+      },
+      "The 16-bit dtype that float32 nodes are stored in, or \"\".");
   m.def("check_settings", [](const std::string& settings) { Settings::from_json(settings); });
 }
 
@@ -328,9 +343,9 @@ void bind_registry(py::module_& m) {
   m.def(
       "moves",
       [](const std::string& op) {
-        constexpr const char* kNames[] = {"",        "copies",  "casts", "reshapes", "permutes",
-                                          "spreads", "cuts",    "parts", "picks",    "joins",
-                                          "pads",    "largest", "means"};
+        constexpr const char* kNames[] = {"",        "copies", "casts",   "reshapes", "permutes",
+                                          "spreads", "cuts",   "parts",   "picks",    "joins",
+                                          "stacks",  "pads",   "largest", "means"};
         static_assert(std::size(kNames) == static_cast<size_t>(Moves::kMeans) + 1);
         return kNames[static_cast<size_t>(moves_of(op))];
       },

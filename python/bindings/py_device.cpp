@@ -1,5 +1,6 @@
 // Devices and their profiles.
 
+#include "csrc/cache/place_caches.h"
 #include "python/bindings/py_module.h"
 #include "runtime/base/env.h"
 #include "runtime/cuda/device.h"
@@ -84,6 +85,16 @@ void bind_device(py::module_& m) {
       },
       "True where engines use these bytes of CUDA's in place.");
   m.def("default_cache_dir", &default_cache_dir);
+  m.def(
+      "place_caches",
+      [](const std::string& cache, const std::string& timings) {
+        Settings settings{.timing_cache_path = timings};
+        CacheSettings placed = CacheSettings::from_json(cache);
+        place_caches(settings, placed);
+        return py::make_tuple(placed.engine_cache_dir, settings.cache_dir,
+                              settings.timing_cache_path);
+      },
+      "Where engines, kernels and timings are kept; \"\": nowhere (csrc/cache/place_caches.h).");
   m.def(
       "env", [](const std::string& name) { return env(name); },
       "A variable of runtime/base/env.cpp's list; \"\" where it is not set.");

@@ -15,10 +15,11 @@ using onnx::ImportedModel;
 
 // {"inputs": {name: [(min, opt, max or None), …]}, "constants": {name: (dtype, dims, ints,
 // floats)},
-//  "directory": str, and perhaps "sparse_weights" and "unsigned_integers": bool, and "left_out":
-//  {number of a node: reason}, which asks for a partial import}
-onnx::ImportOptions to_options(const py::dict& given) {
+//  "directory": str, and perhaps "left_out": {number of a node: reason}, which asks for a partial
+//  import}; `settings` as JSON, or "" where they say nothing of it
+onnx::ImportOptions to_options(const py::dict& given, const std::string& settings) {
   onnx::ImportOptions options;
+  if (!settings.empty()) options = onnx::import_options(Settings::from_json(settings));
   for (const auto& [name, dims] : given["inputs"].cast<py::dict>()) {
     auto& ranges = options.inputs[name.cast<std::string>()];
     for (py::handle dim : dims) {
@@ -34,9 +35,6 @@ onnx::ImportOptions to_options(const py::dict& given) {
         parts[2].cast<std::vector<int64_t>>(), parts[3].cast<std::vector<double>>()};
   }
   options.directory = given["directory"].cast<std::string>();
-  options.sparse_weights = given.contains("sparse_weights") && given["sparse_weights"].cast<bool>();
-  options.unsigned_integers =
-      given.contains("unsigned_integers") && given["unsigned_integers"].cast<bool>();
   if (given.contains("left_out")) {
     options.partial = true;
     options.left_out = given["left_out"].cast<std::map<int32_t, std::string>>();
@@ -95,7 +93,7 @@ struct DividedModel {
 
 DividedModel divide(const py::bytes& bytes, const py::dict& given, const std::string& settings,
                     const DeviceProfile& device) {
-  onnx::DivisionRequest request{.import = to_options(given)};
+  onnx::DivisionRequest request{.import = to_options(given, settings)};
   const std::string_view text = bytes;
   py::gil_scoped_release no_gil;
   request.model = onnx::read_bytes({reinterpret_cast<const uint8_t*>(text.data()), text.size()},
@@ -177,18 +175,24 @@ void bind_onnx_model(py::module_& m) {
 }
 
 void bind_onnx_files(py::module_& m) {
-  m.def("import_onnx", [](const std::string& path, const py::dict& given) {
-    const auto options = to_options(given);
-    py::gil_scoped_release no_gil;
-    return onnx::import_file(path, options);
-  });
-  m.def("import_onnx_bytes", [](const py::bytes& model, const py::dict& given) {
-    const auto options = to_options(given);
-    const std::string_view text = model;
-    py::gil_scoped_release no_gil;
-    return onnx::import_bytes({reinterpret_cast<const uint8_t*>(text.data()), text.size()},
-                              options);
-  });
+  m.def(
+      "import_onnx",
+      [](const std::string& path, const py::dict& given, const std::string& settings) {
+        const auto options = to_options(given, settings);
+        py::gil_scoped_release no_gil;
+        return onnx::import_file(path, options);
+      },
+      py::arg("path"), py::arg("given"), py::arg("settings") = "");
+  m.def(
+      "import_onnx_bytes",
+      [](const py::bytes& model, const py::dict& given, const std::string& settings) {
+        const auto options = to_options(given, settings);
+        const std::string_view text = model;
+        py::gil_scoped_release no_gil;
+        return onnx::import_bytes({reinterpret_cast<const uint8_t*>(text.data()), text.size()},
+                                  options);
+      },
+      py::arg("model"), py::arg("given"), py::arg("settings") = "");
   m.def("onnx_inputs", [](const py::bytes& model) {
     const std::string_view text = model;
     return onnx::input_names({reinterpret_cast<const uint8_t*>(text.data()), text.size()});

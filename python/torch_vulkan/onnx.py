@@ -192,8 +192,7 @@ class _Build:
         device = device_list.spec_for(self.settings.device, torch.device("cpu"))
         profile = device_profile(device)
         if not self.native or all(map(_fits, self.constants.values())):
-            given = {"inputs": self.given, "sparse_weights": self.settings.sparse_weights,
-                     "unsigned_integers": not self.settings.truncate_long_and_double,
+            given = {"inputs": self.given,
                      "constants": {k: constant(k, v) for k, v in self.constants.items()}}
             try:
                 whole = self.settings.replaced(require_full_compilation=True)

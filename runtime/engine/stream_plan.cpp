@@ -1,10 +1,8 @@
 #include "runtime/engine/stream_plan.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <numeric>
-#include <string_view>
 
 namespace tv {
 namespace {
@@ -15,15 +13,6 @@ constexpr int64_t kMostSegmentBytes = 32 << 20;
 constexpr int64_t kLeastSegmentBytes = 256;
 constexpr int64_t kLeastSegments = 16;
 constexpr int64_t kSmallShare = 1024;  ///< smaller parts of all weights are not worth a copy
-
-/// Whether a launch reads some rows of its weights only: fewer bytes than a copy would move.
-bool looks_up(const Dispatch& dispatch) {
-  constexpr auto kLookups =
-      std::to_array<std::string_view>({"aten::embedding", "aten::index_select", "aten::gather"});
-  return std::ranges::any_of(dispatch.ops, [&](const std::string& op) {
-    return std::ranges::find(kLookups, op) != kLookups.end();
-  });
-}
 
 /// Buffers in the order in which launches read them; tables that are only looked up apart.
 struct Readers {
@@ -39,7 +28,7 @@ Readers readers_of(const EngineSpec& spec, std::span<const int64_t> bytes) {
     for (const OperandRange& operand : spec.dispatches[d].operands) {
       if (bytes[operand.buffer] <= 0) continue;
       first[operand.buffer] = std::min(first[operand.buffer], d);
-      if (!looks_up(spec.dispatches[d])) is_table[operand.buffer] = false;
+      if (!spec.dispatches[d].looks_up) is_table[operand.buffer] = false;
     }
   }
   for (size_t b = 0; b < spec.buffers.size(); ++b) {
@@ -52,7 +41,7 @@ Readers readers_of(const EngineSpec& spec, std::span<const int64_t> bytes) {
 /// Buffers that a launch reads from the slots, each once.
 std::vector<uint32_t> copied_for(const Dispatch& dispatch, const std::vector<bool>& streamed) {
   std::vector<uint32_t> buffers;
-  if (looks_up(dispatch)) return buffers;
+  if (dispatch.looks_up) return buffers;
   for (const OperandRange& operand : dispatch.operands) {
     const bool known = std::ranges::find(buffers, operand.buffer) != buffers.end();
     if (streamed[operand.buffer] && !known) buffers.push_back(operand.buffer);

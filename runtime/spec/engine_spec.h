@@ -107,6 +107,8 @@ struct Dispatch {
   /// Loop iterations of an invocation, where a shape may ask for more than the device makes
   /// (DeviceProfile::max_loop_iterations); 0: never.
   Expr iterations = 0;
+  /// Reads some rows of its weights alone: fewer bytes than a copy of them would move.
+  bool looks_up = false;
   bool operator==(const Dispatch&) const = default;
 };
 

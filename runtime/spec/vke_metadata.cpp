@@ -115,6 +115,7 @@ class Encoder {
     for (const std::string& op : from.ops) to.add_ops(text(op));
     to.set_time_us(from.time_us);
     to.set_iterations(code(from.iterations));
+    to.set_looks_up(from.looks_up);
   }
 
  private:
@@ -189,6 +190,7 @@ class Decoder {
     for (const std::string& op : from.ops()) to.ops.push_back(text(op));
     to.time_us = from.time_us();
     to.iterations = expr(from.iterations());
+    to.looks_up = from.looks_up();
     return to;
   }
 

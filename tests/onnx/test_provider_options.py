@@ -284,7 +284,9 @@ def test_no_option_of_the_table_is_unknown(tmp_path):
     for name in sorted(paths):
         alone(name, tmp_path / name)
     for name in lists:
-        alone(name, "Softmax,TopK")
+        with pytest.raises(Exception, match="need .* enabled_precisions with a 16-bit dtype"):
+            alone(name, "Softmax,TopK")
+        session(linear()[0], **{name: "Softmax,TopK", "enabled_precisions": "float16"})
 
 
 def test_a_runtime_that_is_too_old():

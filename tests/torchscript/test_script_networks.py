@@ -111,6 +111,20 @@ def test_scripted_yolo():
           stays=[*(f"aten::upsample_nearest{d}d.vec" for d in (1, 2, 3)), "aten::append.t"])
 
 
+def test_a_batch_norm_after_conv3d_is_folded():
+    network = nn.Sequential(nn.Conv3d(3, 4, 3), nn.BatchNorm3d(4), nn.ReLU()).eval()
+    network[1].running_var.uniform_(0.5, 2)
+    network[1].running_mean.uniform_(-1, 1)
+    x = torch.randn(2, 3, 5, 6, 7)
+    made = tv.compile(torch.jit.script(network), inputs=[x], min_block_size=1,
+                      optimization_level=0)
+    (engine,) = tv.engines(made)
+    for launch in engine.info()["layers"]:
+        assert launch["ops"] == ["aten::conv3d", "aten::batch_norm", "aten::relu"]
+        assert "pointwise" not in launch["name"], "the norm is part of the weights"
+    torch.testing.assert_close(made(x), network(x), rtol=1e-4, atol=1e-4)
+
+
 class Residual(nn.Module):
     """A block of ResNet as torchvision writes it."""
 

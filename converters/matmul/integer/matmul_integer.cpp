@@ -281,6 +281,7 @@ const RegisterConverter integers{
      .types = TypeRule("a [*b m k], b [*b n k] -> [*b m n] | a [*b m k], b [n k] -> [*b m n] | "
                        "a [m k], b [*b n k] -> [*b m n]") &
               zero_points,
+     .schema = "tv::matmul_integer(Tensor a, Tensor b, Tensor? a_zero, Tensor? b_zero) -> Tensor",
      .examples = examples},
     {.op = "aten::_int_mm",
      .unsupported = int_mm_unsupported,

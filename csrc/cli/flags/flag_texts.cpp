@@ -8,6 +8,7 @@
 #include "csrc/calibration.h"
 #include "csrc/cli/text/command_error.h"
 #include "csrc/plan/plan.h"
+#include "csrc/precision.h"
 
 namespace tv::cli {
 
@@ -154,6 +155,11 @@ void check_precisions(const Options& o) {
        "--calib needs --int8 or --best");
   need(permits_int8(o.settings) || o.calibration_data.empty(),
        "--calibData needs --int8 or --best");
+  try {
+    check_together(o.settings);
+  } catch (const Error& error) {
+    throw CommandError(error.what());
+  }
 }
 
 }  // namespace tv::cli

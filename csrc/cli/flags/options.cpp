@@ -15,6 +15,7 @@
 #include "csrc/cli/text/command_error.h"
 #include "csrc/cli/text/nearest.h"
 #include "csrc/plan/plan.h"
+#include "csrc/precision.h"
 
 namespace tv::cli {
 namespace {

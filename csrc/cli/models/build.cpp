@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "csrc/cache/engine_cache.h"
+#include "csrc/cache/place_caches.h"
 #include "csrc/cli/flags/input_ranges.h"
 #include "csrc/cli/models/graph_model.h"
 #include "csrc/cli/models/sparsity.h"
@@ -14,6 +15,7 @@
 #include "csrc/frontends/graph_file/graph_file.h"
 #include "csrc/graph/is_quantised.h"
 #include "csrc/plan/plan.h"
+#include "csrc/precision.h"
 #include "csrc/tuner/tuner.h"
 #include "runtime/base/env.h"
 #include "runtime/base/error.h"
@@ -40,21 +42,11 @@ onnx::ConstantInput constant_input(const Tensor& tensor) {
   return constant;
 }
 
-/// Where engines and kernels are kept; "": nowhere.
-std::string cache_dir(const CacheSettings& cache) {
-  if (!cache.cache_built_engines && !cache.reuse_cached_engines) return {};
-  return cache.engine_cache_dir.empty() ? default_cache_dir() : cache.engine_cache_dir;
-}
-
 /// The flags' settings, with what is always so here and what follows from others.
-Settings settings_of(const Options& options) {
+Settings settings_of(const Options& options, CacheSettings& cache) {
   Settings settings = options.settings;
   settings.require_full_compilation = true;
-  settings.min_block_size = 1;
-  settings.cache_dir = cache_dir(options.cache);
-  if (settings.timing_cache_path.empty() && !settings.cache_dir.empty()) {
-    settings.timing_cache_path = settings.cache_dir + "/timings.json";
-  }
+  place_caches(settings, cache);
   return settings;
 }
 
@@ -100,15 +92,13 @@ void say_calibration(const CalibrationUse& use) {
 }  // namespace
 
 onnx::ImportOptions import_options(const Options& options, bool partial) {
-  onnx::ImportOptions import_options;
-  import_options.partial = partial;
-  import_options.sparse_weights = options.settings.sparse_weights;
-  import_options.unsigned_integers = !options.settings.truncate_long_and_double;
-  import_options.inputs = input_ranges(options);
+  onnx::ImportOptions made = onnx::import_options(options.settings);
+  made.partial = partial;
+  made.inputs = input_ranges(options);
   for (const auto& [name, path] : options.constants) {
-    import_options.constants.emplace(name, constant_input(read_npy(path)));
+    made.constants.emplace(name, constant_input(read_npy(path)));
   }
-  return import_options;
+  return made;
 }
 
 std::set<std::string> shape_inputs(const Options& options) {
@@ -193,7 +183,8 @@ void leave_out_int8(const Graph& graph, const Options& options, Settings& settin
 
 Network build_network(std::shared_ptr<Device> device, const Graph& graph,
                       const std::vector<Weight>& weights, const Options& options) {
-  Settings settings = settings_of(options);
+  CacheSettings cache = options.cache;
+  Settings settings = settings_of(options, cache);
   leave_out_int8(graph, options, settings);
   const DeviceProfile& target = profile(*device);
   const Plan whole = plan(graph, settings, target, Rest::kNobody);
@@ -206,8 +197,6 @@ Network build_network(std::shared_ptr<Device> device, const Graph& graph,
     throw Error(ErrorKind::kUnsupported, message);
   }
   if (!options.quiet) say_calibration(whole.calibration);
-  CacheSettings cache = options.cache;
-  cache.engine_cache_dir = settings.cache_dir;
   const auto start = Clock::now();
   const uint64_t hits = engine_cache_stats().hits;
   std::vector<EngineSpec> specs;

@@ -5,8 +5,16 @@
 #include "csrc/frontends/mapped_file.h"
 #include "csrc/frontends/onnx/bake_masks.h"
 #include "csrc/frontends/onnx/importer.h"
+#include "csrc/settings.h"
 
 namespace tv::onnx {
+
+ImportOptions import_options(const Settings& settings) {
+  ImportOptions options;
+  options.unsigned_integers = !settings.truncate_long_and_double;
+  options.sparse_weights = settings.sparse_weights;
+  return options;
+}
 
 ImportedModel import_model(const std::shared_ptr<const Model>& model, ImportOptions options) {
   std::map<int32_t, int32_t> merged;

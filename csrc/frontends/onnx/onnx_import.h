@@ -17,6 +17,10 @@
 #include "csrc/frontends/weight.h"
 #include "csrc/graph/graph.h"
 
+namespace tv {
+struct Settings;  // csrc/settings.h: each row recompiles what includes it
+}
+
 namespace tv::onnx {
 
 using tv::DimRange;
@@ -59,6 +63,9 @@ struct ImportOptions {
   /// Of these nodes of the main graph, by number: why they are left to others, too.
   std::map<int32_t, std::string> left_out;
 };
+
+/// What settings say of an import, for callers that give unsigned integers as Binding::format says.
+ImportOptions import_options(const Settings& settings);
 
 /// An input or output of the model.
 struct Binding {

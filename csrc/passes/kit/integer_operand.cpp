@@ -10,7 +10,7 @@ namespace {
 bool reshapes(const Node& node) { return moves(node, {Moves::kReshapes}); }
 bool spreads(const Node& node) { return moves(node, {Moves::kSpreads}); }
 
-bool is_view(const Node& node) {
+bool is_plain_view(const Node& node) {
   return keeps_values(node) || moves(node, {Moves::kReshapes, Moves::kSpreads, Moves::kPermutes});
 }
 
@@ -87,7 +87,7 @@ std::optional<IntegerOperand> integer_operand(const Graph& graph, const Makers& 
       std::reverse(operand.views.begin(), operand.views.end());
       return operand;
     }
-    if (!is_view(*node)) return std::nullopt;
+    if (!is_plain_view(*node)) return std::nullopt;
     operand.views.push_back(node);
     value = node->all_inputs().at(0);
   }

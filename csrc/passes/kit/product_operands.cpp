@@ -1,29 +1,28 @@
 #include "csrc/passes/kit/product_operands.h"
 
-#include <algorithm>
-#include <array>
 #include <set>
 #include <string>
 
+#include "csrc/converter.h"
 #include "csrc/graph/edit.h"
 #include "csrc/passes/kit/moves.h"
 
 namespace tv {
 
 std::optional<ProductOperands> product_of(const Node& node) {
-  if (node.op == "aten::mm" || node.op == "aten::bmm") {
-    return ProductOperands{.a = node.input("self"), .b = node.input("mat2"), .b_by_steps = true};
-  }
-  if (node.op == "aten::matmul") {
-    return ProductOperands{.a = node.input("self"), .b = node.input("other"), .b_by_steps = true};
-  }
-  if (node.op == "aten::linear") {
-    return ProductOperands{node.input("input"), node.input("weight"), node.input("bias")};
-  }
-  if (node.op != "aten::addmm" || !is_one(node, "beta") || !is_one(node, "alpha")) {
-    return std::nullopt;
-  }
-  return ProductOperands{node.input("mat1"), node.input("mat2"), node.input("self"), true};
+  const Converter* converter = Registry::instance().find(node.op);
+  if (!converter || !converter->product) return std::nullopt;
+  if (!is_one(node, "beta") || !is_one(node, "alpha")) return std::nullopt;
+  const ProductArgs& args = *converter->product;
+  return ProductOperands{.a = node.input(args.a),
+                         .b = node.input(args.b),
+                         .bias = args.bias ? node.input(args.bias) : kNoValue,
+                         .b_by_steps = args.b_by_steps};
+}
+
+bool is_product(const Node& node) {
+  const Converter* converter = Registry::instance().find(node.op);
+  return converter && converter->product.has_value();
 }
 
 bool swaps_dimensions(const Node& node) {
@@ -37,11 +36,12 @@ bool swaps_dimensions(const Node& node) {
   return true;
 }
 
-bool is_convolution(const Node& node) {
-  constexpr std::array kOps = {"aten::convolution", "aten::conv1d", "aten::conv2d", "aten::conv3d"};
-  const bool plain = std::ranges::find(kOps, node.op) != kOps.end();
-  return plain && !node.flag("transposed");
+bool convolves(const Node& node) {
+  const Converter* converter = Registry::instance().find(node.op);
+  return converter && converter->convolves;
 }
+
+bool is_convolution(const Node& node) { return convolves(node) && !node.flag("transposed"); }
 
 bool sums_fit(const Graph& graph, const Expr& terms) {
   constexpr int64_t kMostTerms = ((int64_t{1} << 31) - 1) / (255 * 255);

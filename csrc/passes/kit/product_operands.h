@@ -14,12 +14,17 @@ struct ProductOperands {
   bool b_by_steps = false;
 };
 
+/// What a product reads (Converter::product); nothing of one that scales its parts.
 std::optional<ProductOperands> product_of(const Node& node);
+
+/// Whether it is one, scaled or not.
+bool is_product(const Node& node);
 
 /// Whether it hands a matrix on transposed.
 bool swaps_dimensions(const Node& node);
 
-/// Whether it is one that is not transposed.
+/// Whether it is a convolution (Converter::convolves), and one that is not transposed.
+bool convolves(const Node& node);
 bool is_convolution(const Node& node);
 
 /// Whether 32 bits hold a sum of so many products of 8-bit integers, whatever their zero points.

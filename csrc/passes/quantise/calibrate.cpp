@@ -11,6 +11,7 @@
 #include "csrc/passes/kit/moves.h"
 #include "csrc/passes/kit/product_operands.h"
 #include "csrc/passes/simplify/lower_precision.h"
+#include "csrc/precision.h"
 #include "runtime/base/error.h"
 
 namespace tv {
@@ -197,11 +198,6 @@ std::vector<CalibrationPoint> calibration_points(const Graph& graph, const Setti
   return points;
 }
 
-bool permits_int8(const Settings& settings) {
-  return std::ranges::find(settings.enabled_precisions, DType::kI8) !=
-         settings.enabled_precisions.end();
-}
-
 CalibrationUse calibrate(Graph& graph, const Settings& settings, const DeviceProfile& device) {
   CalibrationUse use;
   if (graph.calibrated) return use;
@@ -213,15 +209,13 @@ CalibrationUse calibrate(Graph& graph, const Settings& settings, const DevicePro
         "[settings] enabled_precisions: int8 needs a calibration, which tv.calibrate makes; "
         "models that are quantised themselves (tv.quantize, PT2E, QDQ files) need neither");
   }
-  if (given && !permitted) {
-    throw Error(ErrorKind::kUser,
-                "[settings] calibration: nothing is computed in int8 unless enabled_precisions has "
-                "it");
-  }
+  if (given) check_together(settings);
   if (!given) return use;
   const Calibration calibration = read_calibration(settings.calibration, "the calibration");
   const std::vector<CalibrationPoint> points = calibration_points(graph, settings);
   use.points = points.size();
+  use.products = static_cast<size_t>(std::ranges::count_if(
+      graph.nodes, [](const Node& node) { return convolves(node) || is_product(node); }));
   if (!device.storage8) {
     use.refusal = "int8 needs a device with 8-bit storage; " + device.name + " has none";
     if (!calibration.required.empty()) {

@@ -35,13 +35,14 @@ std::vector<CalibrationPoint> calibration_points(const Graph& graph, const Setti
 /// What a calibration says of a graph.
 struct CalibrationUse {
   size_t points = 0, scaled = 0;
+  size_t products = 0;  ///< products and convolutions, whether their weights are constant or not
   std::vector<std::string> missing;  ///< points that it does not know; they stay as they are
   std::vector<std::string> unused;   ///< tensors of the calibration that are no points
   std::string refusal;               ///< why the device cannot compute in int8, or ""
+  // Of the points with a scale, when blocks are known (plan()).
+  size_t in_blocks = 0;  ///< those that an engine computes
+  std::string left_out;  ///< why the first of the others is in none; "": all are in blocks
 };
-
-/// Whether settings.enabled_precisions has int8.
-bool permits_int8(const Settings& settings);
 
 /// Attributes that quantise_calibrated reads, and takes off nodes: what a calibration says of each
 /// channel of the input, lists of numbers, SmoothQuant's alpha, and whether the node is to be

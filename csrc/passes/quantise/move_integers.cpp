@@ -61,7 +61,8 @@ class IntegerMover {
     if (how == Moves::kNothing || how == Moves::kCasts || how == Moves::kMeans || read.empty()) {
       return std::nullopt;
     }
-    if (how != Moves::kJoins && read.size() != 1) return std::nullopt;
+    const bool joins = how == Moves::kJoins || how == Moves::kStacks;
+    if (!joins && read.size() != 1) return std::nullopt;
     const std::optional<Quantised> first = integers_of(read[0]);
     if (!first) return std::nullopt;
     for (const ValueId other : read) {

@@ -77,6 +77,7 @@ class EarlyQuantiser {
       case Moves::kLargest:
         return late.chain.size() == 1 && read.size() == 1 && takes_largest(late);
       case Moves::kJoins:
+      case Moves::kStacks:
         return true;
       default:
         return read.size() == 1;

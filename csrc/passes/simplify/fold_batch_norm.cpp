@@ -5,6 +5,7 @@
 #include <map>
 
 #include "csrc/graph/edit.h"
+#include "csrc/passes/kit/product_operands.h"
 #include "csrc/rewriter.h"
 
 namespace tv {
@@ -19,11 +20,6 @@ BatchNorm parameters(const Node& node) {
   return {node.input("input"),       node.input("weight"),
           node.input("bias"),        node.input("running_mean"),
           node.input("running_var"), node.number(node.find("eps") ? "eps" : "epsilon")};
-}
-
-bool may_fold(const Node& node) {
-  constexpr std::array kOps = {"aten::convolution", "aten::conv1d", "aten::conv2d"};
-  return std::find(kOps.begin(), kOps.end(), node.op) != kOps.end();
 }
 
 class BatchNormFolder {
@@ -68,7 +64,7 @@ class BatchNormFolder {
   int32_t convolution_to_fold(const std::vector<Node>& nodes, const Node& node) const {
     const BatchNorm bn = parameters(node);
     const int32_t at = made_by_[bn.x];
-    if (at < 0 || !may_fold(nodes[at])) return -1;
+    if (at < 0 || !convolves(nodes[at])) return -1;
     const Node& conv = nodes[at];
     // The result before normalisation is wanted elsewhere.
     if (readers_[bn.x].size() != 1 || returned_[bn.x]) return -1;

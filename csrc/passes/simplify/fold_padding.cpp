@@ -36,7 +36,7 @@ bool is_nothing(const Pad& pad) {
 
 bool is_padding(const Node& node) { return moves(node, {Moves::kPads}); }
 
-bool is_convolution(const Node& node) {
+bool may_pad(const Node& node) {
   const bool any = node.op == "aten::convolution" || node.op == "tv::convolution_integer";
   return any && !(node.has("transposed") && node.flag("transposed"));
 }
@@ -82,7 +82,7 @@ Graph fold_padding(Graph graph) {
     if (is_padding(node)) {
       const auto pad = pad_of(graph, node);
       if (pad && is_nothing(*pad)) replaced.add(node.outputs.at(0), node.input("self"));
-    } else if (is_convolution(node)) {
+    } else if (may_pad(node)) {
       const Node* before = makers.maker(node.input("input"));
       if (!before || !is_padding(*before)) continue;
       const auto pad = pad_of(graph, *before);

@@ -6,6 +6,7 @@
 
 #include "csrc/graph/edit.h"
 #include "csrc/passes/kit/moves.h"
+#include "csrc/precision.h"
 
 namespace tv {
 namespace {
@@ -204,14 +205,6 @@ bool ExcludedNodes::contains(const Node& node) const {
            return std::regex_search(node.name, pattern) ||
                   std::regex_search(node.module_path, pattern);
          });
-}
-
-DType low_precision(const Settings& settings) {
-  const std::vector<DType>& enabled = settings.enabled_precisions;
-  for (const DType dtype : {DType::kF16, DType::kBF16}) {
-    if (std::find(enabled.begin(), enabled.end(), dtype) != enabled.end()) return dtype;
-  }
-  return DType::kOther;
 }
 
 Graph lower_precision(Graph graph, const Settings& settings) {

@@ -9,9 +9,6 @@
 
 namespace tv {
 
-/// The 16-bit dtype among settings.enabled_precisions, float16 first; kOther if there is none.
-DType low_precision(const Settings& settings);
-
 /// Nodes that the user keeps in float32 (autocast_excluded_nodes, autocast_excluded_ops).
 class ExcludedNodes {
  public:

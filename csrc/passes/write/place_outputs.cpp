@@ -9,6 +9,7 @@
 #include "csrc/graph/edit.h"
 #include "csrc/graph/strided.h"
 #include "csrc/lowering/tactics.h"
+#include "csrc/passes/kit/moves.h"
 #include "runtime/base/error.h"
 
 namespace tv {
@@ -45,7 +46,7 @@ class OutputPlacer {
       if (!node.epilogue && !node.prologue) {
         current_ = static_cast<int32_t>(i);
         const bool gone = (node.op == "tv::copy" && place_copy(node)) ||
-                          (is_cat(node.op) && place_cat(node, nodes));
+                          (moves(node, {Moves::kJoins}) && place_cat(node, nodes));
         if (gone) {
           for (auto& [base, readers] : readers_) readers.erase(current_);
           gone_.insert(current_);
@@ -59,8 +60,6 @@ class OutputPlacer {
   }
 
  private:
-  static bool is_cat(const std::string& op) { return op == "aten::cat" || op == "aten::concat"; }
-
   ValueId base_of(ValueId id) const {
     const Value& value = graph_.value(id);
     return value.view ? value.view->base : id;
@@ -207,7 +206,8 @@ class OutputPlacer {
   }
 
   static bool reads_strided(const Node& node, ValueId id) {
-    if (node.op == "tv::pointwise" || node.op == "tv::copy" || is_cat(node.op)) return true;
+    if (node.op == "tv::pointwise" || node.op == "tv::copy" || moves(node, {Moves::kJoins}))
+      return true;
     const Converter* converter = Registry::instance().find(node.op);
     for (const Arg& arg : node.args) {
       if (!arg.is_tensor || std::count(arg.values.begin(), arg.values.end(), id) == 0) continue;
@@ -258,7 +258,7 @@ class OutputPlacer {
     }
     const NodeTactics tactics =
         convert_node(graph_.nodes[static_cast<size_t>(index)], table, device_, settings_);
-    return tactics.offered[tactics.chosen].name;
+    return tactics.candidates[tactics.chosen].name;
   }
 
   void add_copy(const Node& cat, ValueId source, const View& slice, size_t number,

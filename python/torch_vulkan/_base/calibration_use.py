@@ -3,8 +3,6 @@
 import warnings
 
 _SHOWN = 5
-_PRODUCTS = {"aten::mm", "aten::addmm", "aten::bmm", "aten::matmul", "aten::linear",
-             "aten::convolution", "Conv", "ConvTranspose", "Gemm", "MatMul"}
 
 
 def warn_of_missing(use: dict) -> None:
@@ -20,25 +18,19 @@ def warn_of_missing(use: dict) -> None:
             "convolutions have one)", stacklevel=3)
 
 
-def warn_of_unused(use: dict, inside: set[str], outside: dict[str, str]) -> None:
-    """Warns of a graph none of whose products with a scale is in an engine.
-
-    Args:
-        use: as above.
-        inside: operators of engines.
-        outside: operators that run natively → why.
-    """
-    reason = next((outside[op] for op in outside if op in _PRODUCTS), "")
-    if use["scaled"] and reason and not inside & _PRODUCTS:
+def warn_of_unused(use: dict) -> None:
+    """Warns of a graph none of whose products with a scale is in an engine; `use` as above."""
+    reason = use["left_out"]
+    if reason and not use["in_blocks"]:
         more = "; min_block_size=1 builds it all the same" if "min_block_size" in reason else ""
         warnings.warn("torch_vulkan: nothing is computed in int8, in spite of the calibration: "
                       f"{reason}{more}", stacklevel=3)
 
 
-def warn_of_gradients(use: dict, operators: set[str]) -> None:
+def warn_of_gradients(use: dict) -> None:
     """Warns of a graph with products that keeps what gradients need, and has no constant
     weights; `use` as above."""
-    if not use["points"] and operators & _PRODUCTS:
+    if use["products"] and not use["points"]:
         warnings.warn("torch_vulkan: nothing is computed in int8, in spite of the calibration: "
                       "gradients are wanted, and weights are no constants then; call the model "
                       "under torch.no_grad()", stacklevel=3)

@@ -91,14 +91,7 @@ class Settings:
                 "{torch.float32, torch.float16}")
         if self.autocast_low_precision_type and not self.enable_autocast:
             raise ValueError("autocast_low_precision_type needs enable_autocast=True")
-        excluded = self.autocast_excluded_nodes or self.autocast_excluded_ops
-        if excluded and self.low_precision is None and not self.permits_int8:
-            raise ValueError(
-                "autocast_excluded_nodes and autocast_excluded_ops need enable_autocast=True or "
-                "enabled_precisions with a 16-bit dtype or torch.int8")
-        if self.calibration and not self.permits_int8:
-            raise ValueError("calibration needs torch.int8 in enabled_precisions, e.g. "
-                             "{torch.float32, torch.int8}")
+        C.check_together(self.compiler_json())
 
     def replaced(self, **changes) -> "Settings":
         """The same with some checked values changed."""
@@ -131,12 +124,8 @@ class Settings:
     @property
     def low_precision(self) -> torch.dtype | None:
         """The 16-bit dtype that float32 nodes are stored in; None: the graph's dtypes stay."""
-        if self.enable_autocast:
-            return self.autocast_low_precision_type or torch.float16
-        for dtype in LOW_PRECISIONS:
-            if self.enabled_precisions and dtype in self.enabled_precisions:
-                return dtype
-        return None
+        name = C.low_precision(self.compiler_json())
+        return getattr(torch, name) if name else None
 
     @property
     def permits_int8(self) -> bool:
@@ -144,23 +133,22 @@ class Settings:
         return torch.int8 in (self.enabled_precisions or ())
 
     def _precisions(self) -> list[str]:
-        """The dtypes that the compiler is told of."""
-        dtypes = {self.low_precision} if self.low_precision else set()
-        if self.permits_int8:
-            dtypes |= self.enabled_precisions
+        """The dtypes that the compiler is told of: with autocast one of the 16-bit ones."""
+        dtypes = set(self.enabled_precisions or ())
+        if self.enable_autocast:
+            dtypes -= {*LOW_PRECISIONS}
+            dtypes.add(self.autocast_low_precision_type or torch.float16)
         return sorted(str(dtype).removeprefix("torch.") for dtype in dtypes)
 
-    @property
-    def cache_dir(self) -> str:
-        """The directory of compiled kernels; "" if the cache is off."""
-        if not (self.cache_built_engines and self.reuse_cached_engines):
-            return ""
-        return self.engine_cache_dir or C.default_cache_dir()
+    def _places(self) -> tuple[str, str, str]:
+        """Of engines, of compiled kernels and of timings: paths, or "" where none are kept."""
+        given = self._given("cache") | {"engine_cache_dir": self.engine_cache_dir or ""}
+        return C.place_caches(json.dumps(given), self.timing_cache_path or "")
 
     def cache_json(self) -> str:
         """What the engine cache reads, as JSON."""
         return json.dumps(self._given("cache") | {
-            "engine_cache_dir": self.engine_cache_dir or C.default_cache_dir(),
+            "engine_cache_dir": self._places()[0],
             "weights_digest": getattr(self, "_weights_digest", ""),
         })
 
@@ -194,24 +182,16 @@ class Settings:
                              f"modules; {why}: leave it out, or set optimization_level=0 for a "
                              "quick build")
 
-    @property
-    def timing_file(self) -> str:
-        """The file of the tuner's timings; "" if there is none."""
-        in_cache = f"{self.cache_dir}/timings.json" if self.cache_dir else ""
-        return self.timing_cache_path or in_cache
-
     def compiler_json(self, debug_dir: str = "", on_cuda: bool = False) -> str:
         """What the compiler reads, as JSON; `on_cuda`: the graph's tensors are on CUDA."""
-        # Whole-graph compilation takes blocks of any size: what is in the way is something else.
-        size = 1 if self.require_full_compilation else self.min_block_size
-        given = self._given("compiler")
-        del given["require_full_compilation"]  # asked here, where places in the program are known
-        return json.dumps(given | {
+        _, kernels, timings = self._places()
+        size = self.min_block_size
+        return json.dumps(self._given("compiler") | {
             "enabled_precisions": self._precisions(),
             "min_block_size": "inf" if math.isinf(size) else size,
             "on_cuda": on_cuda,
-            "cache_dir": self.cache_dir,
-            "timing_cache_path": self.timing_file,
+            "cache_dir": kernels,
+            "timing_cache_path": timings,
             "debug_dir": debug_dir,
         })
 

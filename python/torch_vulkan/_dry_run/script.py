@@ -2,7 +2,6 @@
 said of one is made of the compiler's own report."""
 
 import json
-from math import prod
 
 import torch
 
@@ -12,10 +11,6 @@ from .._script import programs
 from .._torch.captures import Capture
 from . import sessions
 from .report import Graph
-
-_ATTENTION = "scaled_dot_product"
-_PRODUCTS = ("aten::mm", "aten::bmm", "aten::matmul", "aten::addmm", "aten::baddbmm", "aten::mv",
-             "aten::dot")
 
 
 def describe(module, arguments, settings, session=None) -> None:
@@ -38,7 +33,7 @@ def details_of(found: dict) -> GraphDetails:
     could be, of `sized_nodes` in all where that is another plan's."""
     work = found["work"]
     engines = [{**engine, "name": f"engine_{i}",
-                "flops": sum(_flops(w) for w in work if w["engine"] == i),
+                "flops": sum(w["flops"] for w in work if w["engine"] == i),
                 "modules": [*dict.fromkeys(w["module_path"] for w in work
                                            if w["engine"] == i and w["module_path"])]}
                for i, engine in enumerate(found["engines"])]
@@ -48,7 +43,7 @@ def details_of(found: dict) -> GraphDetails:
     data = {
         "nodes": found["nodes"], "compute_nodes": found["compute_nodes"],
         "covered_nodes": found["covered_nodes"], "coverage": found["coverage"],
-        "flops": sum(map(_flops, work)), "engines": engines, "native": native,
+        "flops": sum(w["flops"] for w in work), "engines": engines, "native": native,
         "modules": _modules(work),
         **json.loads(C.block_sizes_report(found["sizes"], sized_nodes)),
     }
@@ -63,29 +58,9 @@ def _modules(work: list[dict]) -> list[dict]:
             "path": node["module_path"], "compute_nodes": 0, "covered_nodes": 0, "flops": 0,
             "engines": []})
         row["compute_nodes"] += 1
-        row["flops"] += _flops(node)
+        row["flops"] += node["flops"]
         name = f"engine_{node['engine']}"
         if node["engine"] >= 0:
             row["covered_nodes"] += 1
             row["engines"] += [] if name in row["engines"] else [name]
     return [*rows.values()]
-
-
-def _flops(node: dict) -> int:
-    """As flops.py counts them: of products, convolutions and attention."""
-    operator, shapes = node["operator"], node["inputs"]
-    results = node["outputs"]
-    if not shapes or not results:
-        return 0
-    if "conv" in operator and len(shapes) > 1:
-        side = shapes[0] if "transpose" in operator or node["transposed"] else results[0]
-        return 2 * prod(side) * prod(shapes[1][1:])
-    if operator == "aten::linear":
-        return 2 * prod(results[0]) * shapes[1][-1]
-    if operator in _PRODUCTS:
-        first = shapes[1] if operator.startswith(("aten::add", "aten::badd")) else shapes[0]
-        return 2 * prod(results[0]) * (first[-1] if first else 1)
-    if _ATTENTION in operator and len(shapes) > 2:
-        query, key, value = shapes[:3]
-        return 2 * prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
-    return 0

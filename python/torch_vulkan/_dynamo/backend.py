@@ -255,8 +255,7 @@ def _build_engines(module, kind, settings, weights, user_outputs, watch, views):
     debug_dir = debug_directory(settings)
     parts = split(module, weights, settings, profile)
     if kind == "forward" and settings.permits_int8:
-        operators = {op_name(node.target) for node in parts.imported.nodes}
-        warn_of_gradients(parts.plan.calibration, operators)
+        warn_of_gradients(parts.plan.calibration)
     if settings.require_full_compilation and parts.covered_nodes < parts.compute_nodes:
         raise ValueError(report.in_the_way(parts))
     attach_writes(module, written, parts.engines, settings.truncate_long_and_double)

@@ -79,9 +79,7 @@ def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile
               if index >= 0 and (node := imported.nodes[index])]
     result.native = [record for record, _ in native]
     if warns and settings.permits_int8 and not settings.builds_nothing:
-        warn_of_unused(plan.calibration, {fx_nodes.op_name(imported.nodes[index].target)
-                                          for block in plan.blocks for index in block},
-                       {record.op: record.reason for record in result.native})
+        warn_of_unused(plan.calibration)
     result.in_the_way = [record for record, works in native if works]
 
     blocks, name_of = [], {}

@@ -42,8 +42,7 @@ def divide(source: Source, given: dict, settings, profile):
     """The compiler's division of a model (csrc/division/), with nobody told of it."""
     return C.divide_onnx(
         source.proto.SerializeToString(),
-        {**given, "constants": {}, "directory": source.directory,
-         "unsigned_integers": not settings.truncate_long_and_double},
+        {**given, "constants": {}, "directory": source.directory},
         settings.compiler_json(debug_directory(settings)), profile)
 
 
@@ -66,9 +65,7 @@ class Division:
         self.names = self.model.names
         self.native = [(label, op, reason) for label, op, _, _, reason in self.model.nodes
                        if reason]
-        warn_of_unused(self.plan.calibration,
-                       {op for _, op, _, _, reason in self.model.nodes if not reason},
-                       {op: reason for _, op, reason in self.native})
+        warn_of_unused(self.plan.calibration)
         self.steps = [Engine(*step) if len(step) == 3 else Native(*step)
                       for step in divided.steps]
 

@@ -29,13 +29,12 @@ def describe(model, inputs, session) -> None:
             model is not one engine: all that is in the way.
     """
     settings, profile = session.settings, session.profile
-    given = {"inputs": ranges(model, inputs), "constants": {},
-             "sparse_weights": settings.sparse_weights,
-             "unsigned_integers": not settings.truncate_long_and_double}
+    compiler = settings.compiler_json()
+    given = {"inputs": ranges(model, inputs), "constants": {}}
     findings = session.findings
     findings.model = os.path.basename(model) if isinstance(model, (str, os.PathLike)) else "model"
     try:
-        whole = C.plan(imported(model, given).graph, settings.compiler_json(), profile, whole=True)
+        whole = C.plan(imported(model, given, compiler).graph, compiler, profile, whole=True)
         if whole.refusals:
             raise UnsupportedError("\n  ".join(["[onnx] nodes cannot run:", *whole.refusals]))
         report, by_size = json.loads(whole.report()), whole

@@ -20,12 +20,13 @@ ALL_DTYPES = {**DTYPES, **SMALL_FLOATS, **{name: own for name, (own, _) in UNSIG
 _WIDER = dict(UNSIGNED.values())
 
 
-def imported(model, given: dict):
-    """The Graph of a model and its weights. Raises as tv.onnx.compile does."""
+def imported(model, given: dict, settings: str = ""):
+    """The Graph of a model and its weights; `settings`: Settings.compiler_json(), or "" where only
+    what the file has matters. Raises as tv.onnx.compile does."""
     given = {"directory": "", **given}
     if isinstance(model, (str, os.PathLike)):
-        return C.import_onnx(os.fspath(model), given)
-    return C.import_onnx_bytes(serialized(model), given)
+        return C.import_onnx(os.fspath(model), given, settings)
+    return C.import_onnx_bytes(serialized(model), given, settings)
 
 
 def serialized(model) -> bytes:

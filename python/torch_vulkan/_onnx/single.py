@@ -33,9 +33,9 @@ class Single:
     """
 
     def __init__(self, file, given: dict, settings, device: str, profile, whole=None):
-        model = imported(file, given)
         self._given, self._settings, self._profile = given, settings, profile
         self._compiler = settings.compiler_json(debug_directory(settings))
+        model = imported(file, given, self._compiler)
         plan = C.plan(model.graph, self._compiler, profile, whole=True)
         if plan.refusals:
             raise UnsupportedError(_refusals(plan.refusals))
@@ -84,7 +84,7 @@ class Single:
 
     def refit(self, model) -> None:
         """Raises ValueError where the file is of another network."""
-        new = imported(model, self._given)
+        new = imported(model, self._given, self._compiler)
         plan = C.plan(new.graph, self._compiler, self._profile, whole=True)
         if plan.refusals or plan.key() != self._key:
             raise ValueError(ANOTHER)

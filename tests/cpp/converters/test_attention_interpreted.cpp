@@ -109,7 +109,7 @@ TEST(AttentionInterpreted, IsRightInEveryLayoutOfFragments) {
   for (const size_t p : drawn(problems.size(), fewer_sanitised(2), problems.size())) {
     const Attention& a = problems[p];
     auto tactics = interpreted_tactics(a.graph(), "tv::attention", {}, profile);
-    std::erase_if(tactics, [](const OfferedTactic& t) {
+    std::erase_if(tactics, [](const CandidateTactic& t) {
       const bool second = glslang_major() >= 15 && t.name.starts_with("attention_matrix2_");
       return !second && !t.name.starts_with("attention_matrix_");
     });

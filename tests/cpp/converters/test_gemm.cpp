@@ -37,7 +37,8 @@ class Gemm : public testing::Test {
   /// Tactics that apply, of those that are wanted.
   std::vector<std::string> applicable(const GemmProblem& problem, const Settings& settings) {
     std::vector<std::string> names;
-    for (const OfferedTactic& t : offered_tactics(problem, settings, as_gpu(profile(*device_)))) {
+    for (const CandidateTactic& t :
+         candidate_tactics(problem, settings, as_gpu(profile(*device_)))) {
       if (t.refusal.empty() && wanted_(t.name)) names.push_back(t.name);
     }
     return names;
@@ -346,7 +347,7 @@ class ScaledPieces : public Gemm {
     for (const auto& [settings, pieces, error] :
          {std::tuple(Settings{}, "_f16x2_", kFull), {kFast, "_f16x1_", kTf32}}) {
       size_t found = 0;
-      for (const OfferedTactic& t : offered_tactics(p, settings, device)) {
+      for (const CandidateTactic& t : candidate_tactics(p, settings, device)) {
         if (!t.refusal.empty() || t.name.find(pieces) == t.name.npos) continue;
         SCOPED_TRACE(t.name);
         const EngineSpec spec = compile_with_tactic(p.graph(), t.name, settings, device);

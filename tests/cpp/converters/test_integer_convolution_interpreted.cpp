@@ -148,7 +148,7 @@ void run_byte_convolutions(const DeviceProfile& profile, size_t most) {
     const ByteConvolution& p = all[k];
     const Graph graph = p.graph(p.constant);
     auto tactics = interpreted_tactics(graph, kOp, {}, profile);
-    std::erase_if(tactics, [](const OfferedTactic& t) {
+    std::erase_if(tactics, [](const CandidateTactic& t) {
       return !t.name.starts_with("conv_integer_matrix_");
     });
     ASSERT_FALSE(tactics.empty()) << p.str();

@@ -78,7 +78,7 @@ TEST(InterpretedFaults, InKernelsOfTheMatrixUnitsAreFound) {
     const Graph graph = std::visit([](const auto& p) { return p.graph(); }, fault.problem);
     const std::string op = product ? "tv::matmul" : "aten::convolution";
     std::string name;
-    for (const OfferedTactic& t : interpreted_tactics(graph, op, {}, profile)) {
+    for (const CandidateTactic& t : interpreted_tactics(graph, op, {}, profile)) {
       if (name.empty() && t.name.starts_with(fault.tactic)) name = t.name;
     }
     InterpretedEngine engine(engine_with_tactic(graph, op, name, {}, profile, cache, fault.edit),

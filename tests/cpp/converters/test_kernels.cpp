@@ -28,6 +28,7 @@
 #include "runtime/spirv/guard.h"
 #include "tests/cpp/kit/sample_graphs.h"
 #include "tests/cpp/kit/spirv_check.h"
+#include "workloads/tactic_tools.h"
 
 namespace tv {
 namespace {
@@ -70,16 +71,6 @@ bool is_too_new(const std::string& text) {
   return false;
 }
 
-/// Names of tactics, as docs/kernels.md says: family, form, precision, tiles, options.
-bool is_tactic_name(const std::string& name) {
-  static const std::regex grammar(
-      "[a-z]+(3d)?(_([a-z]{2,}|matrix2|vec4))*(_(sub)?group\\d+)?"
-      "(_b?f16(x[123])?)?"
-      "(_\\d+(x\\d+){0,2})*(_w\\d+x\\d+(x\\d+)?)?"
-      "(_((ring|stage|s|g|u|k|keep|kept|unit|run|split)\\d+|ahead|split))*");
-  return std::regex_match(name, grammar);
-}
-
 /// What kernel texts of all examples say, each compiled once.
 class Kernels {
  public:
@@ -101,8 +92,9 @@ class Kernels {
   std::string problems_of_node(const Node& node, ValueTable& table, const DeviceProfile& device,
                                const Settings& settings) {
     std::string text;
-    for (const Tactic& tactic : convert_node(node, table, device, settings).offered) {
-      if (!is_tactic_name(tactic.name)) text += tactic.name + ": no name as in docs/kernels.md\n";
+    for (const Tactic& tactic : convert_node(node, table, device, settings).candidates) {
+      if (!test::is_tactic_name(tactic.name))
+        text += tactic.name + ": no name as in docs/kernels.md\n";
       if (!tactic.refusal.empty()) continue;
       for (const Step& step : tactic.steps) {
         templates_.insert(step.kernel + ".comp");
@@ -192,11 +184,11 @@ TEST(Kernels, NamesOfTacticsFollowTheirGrammar) {
         "matmul_shared_bf16x3_64x128x32_w64x32_ring2_stage1", "reduce_sum_subgroup16_split",
         "conv_matrix_f16_16x16_w16x16x18_s4", "attention_flash_8x16_32", "matmul_rows_2x4_kept8",
         "matmul_rows_1x4_kept8_unit4", "matmul_rows_1x2_w1x2x4_kept8"}) {
-    EXPECT_TRUE(is_tactic_name(name)) << name;
+    EXPECT_TRUE(test::is_tactic_name(name)) << name;
   }
   for (const char* name : {"Matmul", "matmul__simt", "matmul_k4_64x64", "matmul_shared_64x64_f16",
                            "conv_tiled_64x64_q3", "reduce_sum_16group", ""}) {
-    EXPECT_FALSE(is_tactic_name(name)) << name;
+    EXPECT_FALSE(test::is_tactic_name(name)) << name;
   }
 }
 
@@ -209,8 +201,8 @@ std::string an_example(const std::string& name) {
   return std::regex_replace(name, std::regex("N"), "4");
 }
 
-/// What examples are offered on a CPU and on GPUs, refused or not, without numbers.
-std::set<std::string> offered_names() {
+/// Candidates of examples on a CPU and on GPUs, refused or not, without numbers.
+std::set<std::string> candidate_names() {
   std::set<std::string> names;
   for (const auto& [op, converter] : test::operators_with_examples()) {
     if (!converter.convert || op.starts_with("test::")) continue;
@@ -222,7 +214,7 @@ std::set<std::string> offered_names() {
             choose_layouts(canonicalise(example, settings, device), settings, device);
         ValueTable table(graph);
         for (const Node& node : graph.nodes) {
-          for (const Tactic& tactic : convert_node(node, table, device, settings).offered) {
+          for (const Tactic& tactic : convert_node(node, table, device, settings).candidates) {
             names.insert(without_numbers(tactic.name));
           }
         }
@@ -244,20 +236,27 @@ std::filesystem::path pages() {
 /// Words in backticks of a page that begin as a tactic's name does and have a tile: whole names,
 /// and beginnings, which end in `_` or an ellipsis.
 std::set<std::string> tactics_of_page(const std::string& text,
-                                      const std::set<std::string>& offered) {
+                                      const std::set<std::string>& candidates) {
   std::set<std::string> found;
   static const std::regex word("`([a-z][a-z0-9]*_([a-z0-9]+_)*[\\dN][a-z0-9_N]*)(\xe2\x80\xa6)?`");
   for (std::sregex_iterator it(text.begin(), text.end(), word), end; it != end; ++it) {
     const std::string name = (*it)[1], family = name.substr(0, name.find('_') + 1);
-    const auto first = offered.lower_bound(family);
-    if (first != offered.end() && first->starts_with(family)) found.insert(name);
+    const auto first = candidates.lower_bound(family);
+    if (first != candidates.end() && first->starts_with(family)) found.insert(name);
   }
   return found;
 }
 
+TEST(Kernels, ATacticOfAnotherGrammarIsNoCandidate) {
+  EXPECT_EQ(test::candidate_of("matmul_matrix_f16x3_128x64_ring2", "no").refusal, "no");
+  for (const char* name : {"", "matmul-64", "Matmul_64x64", "matmul_64x64x64x64", "matmul_64_x"}) {
+    EXPECT_THROW(test::candidate_of(name, ""), Error) << name;
+  }
+}
+
 TEST(Kernels, TacticsThatPagesNameExist) {
   if (test::only_operator() != nullptr) GTEST_SKIP() << "needs every operator's tactics";
-  const std::set<std::string> offered = offered_names();
+  const std::set<std::string> candidates = candidate_names();
   size_t named = 0;
   for (const auto& file : std::filesystem::directory_iterator(pages())) {
     const std::string stem = file.path().stem();
@@ -266,13 +265,13 @@ TEST(Kernels, TacticsThatPagesNameExist) {
     }
     std::ifstream in(file.path());
     const std::string text{std::istreambuf_iterator<char>(in), {}};
-    for (const std::string& name : tactics_of_page(text, offered)) {
+    for (const std::string& name : tactics_of_page(text, candidates)) {
       ++named;
-      EXPECT_TRUE(name.ends_with('_') || is_tactic_name(an_example(name)))
+      EXPECT_TRUE(name.ends_with('_') || test::is_tactic_name(an_example(name)))
           << file.path() << ": " << name;
       const std::string kind = without_numbers(name);
-      const auto at = offered.lower_bound(kind);
-      EXPECT_TRUE(at != offered.end() && at->starts_with(kind) &&
+      const auto at = candidates.lower_bound(kind);
+      EXPECT_TRUE(at != candidates.end() && at->starts_with(kind) &&
                   (name.ends_with('_') || *at == kind || at->substr(kind.size(), 1) == "_"))
           << file.path() << ": no tactic is named as " << name;
     }

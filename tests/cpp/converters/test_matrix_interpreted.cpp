@@ -81,7 +81,7 @@ class MatrixInterpreted : public testing::Test {
       auto tactics = interpreted_tactics(graph, op, trial.settings(), profile_);
       const std::regex wanted(names);
       std::erase_if(tactics,
-                    [&](const OfferedTactic& o) { return !std::regex_match(o.name, wanted); });
+                    [&](const CandidateTactic& o) { return !std::regex_match(o.name, wanted); });
       Data data(trial.problem, test_seed());
       for (const size_t k : drawn(tactics.size(), 1, 6, static_cast<uint32_t>(t))) {
         const size_t l = (runs++ + test_seed()) % std::size(kFragmentLayouts);
@@ -224,7 +224,7 @@ TEST_F(MatrixInterpreted, WhatIsNotFiniteStaysWhereAConvolutionReadsIt) {
     data.set_x(0, 5, 2, 3, k % 2 == 0 ? INFINITY : NAN);
     auto tactics = interpreted_tactics(p.graph(), "aten::convolution", settings, profile_);
     std::erase_if(tactics,
-                  [](const OfferedTactic& t) { return !t.name.starts_with("conv_matrix_"); });
+                  [](const CandidateTactic& t) { return !t.name.starts_with("conv_matrix_"); });
     for (const size_t t : drawn(tactics.size(), 1, 6, static_cast<uint32_t>(k))) {
       SCOPED_TRACE(trials[k].str() + ", " + tactics[t].name + "; " + seed_text());
       InterpretedEngine engine(engine_with_tactic(p.graph(), "aten::convolution", tactics[t].name,
@@ -252,7 +252,7 @@ TEST_F(MatrixInterpreted, WhatIsNotFiniteStaysInItsRowAndColumn) {
     data.set_b(0, 0, 50, -INFINITY);
     auto tactics = interpreted_tactics(p.graph(), "tv::matmul", settings, profile_);
     std::erase_if(tactics,
-                  [](const OfferedTactic& t) { return t.name.find("f16") == t.name.npos; });
+                  [](const CandidateTactic& t) { return t.name.find("f16") == t.name.npos; });
     for (const size_t t : drawn(tactics.size(), fewer_sanitised(2), 6, static_cast<uint32_t>(k))) {
       SCOPED_TRACE(trials[k].str() + ", " + tactics[t].name + "; " + seed_text());
       InterpretedEngine engine(
@@ -290,7 +290,7 @@ TEST_F(MatrixInterpreted, RowsAreCountedAtTheCall) {
     }
     auto tactics = interpreted_tactics(graph, "tv::matmul", {}, profile_);
     std::erase_if(tactics,
-                  [](const OfferedTactic& t) { return t.name.find("f16") == t.name.npos; });
+                  [](const CandidateTactic& t) { return t.name.find("f16") == t.name.npos; });
     for (const size_t t : drawn(tactics.size(), 1, 6, static_cast<uint32_t>(k))) {
       SCOPED_TRACE(problem.str() + ", " + tactics[t].name + "; " + seed_text());
       InterpretedEngine engine(
@@ -317,7 +317,7 @@ TEST_F(MatrixInterpreted, EveryKernelIsRunOrListed) {
       const Graph graph = choose_layouts(canonicalise(example, {}, profile_), {}, profile_);
       ValueTable table(graph);
       for (const Node& node : graph.nodes) {
-        for (const Tactic& tactic : convert_node(node, table, profile_, {}).offered) {
+        for (const Tactic& tactic : convert_node(node, table, profile_, {}).candidates) {
           for (const Step& step : tactic.steps) {
             if (step.matrix) (step.matrix->nv2 ? second : found).insert(step.kernel);
           }

@@ -195,7 +195,7 @@ void run(const std::vector<Problem>& problems, const std::string& names,
     const bool constant = k % 2 == 0;
     const Graph graph = constant ? with_weight(p.graph()) : p.graph();
     auto tactics = interpreted_tactics(graph, Problem::kOp, {}, profile);
-    std::erase_if(tactics, [&](const OfferedTactic& t) { return !t.name.starts_with(names); });
+    std::erase_if(tactics, [&](const CandidateTactic& t) { return !t.name.starts_with(names); });
     ASSERT_FALSE(tactics.empty()) << p.str();
     TacticRun data(p.graph(), nullptr, profile, kSpread);
     const Numbers wanted = p.reference(data.inputs());
@@ -240,7 +240,7 @@ TEST(PackedInterpreted, WorkspacesAreNoWeights) {
     const auto cache =
         std::filesystem::temp_directory_path() / ("tv_workspace_" + std::to_string(getpid()));
     const Graph graph = with_weight(p.graph());
-    for (const OfferedTactic& t : interpreted_tactics(graph, Packed::kOp, {}, h200_profile())) {
+    for (const CandidateTactic& t : interpreted_tactics(graph, Packed::kOp, {}, h200_profile())) {
       if (!t.name.starts_with("matmul_quantised_workspace_")) continue;
       const EngineSpec spec =
           engine_with_tactic(graph, Packed::kOp, t.name, {}, h200_profile(), cache);
@@ -266,7 +266,7 @@ TEST(PackedInterpreted, DevicesWithoutMatricesOfBytesSayWhy) {
   DeviceProfile profile = h200_profile();
   std::erase_if(profile.coop_matrices, [](const CoopMatShape& s) { return s.a == "int8"; });
   size_t refused = 0;
-  for (const OfferedTactic& t :
+  for (const CandidateTactic& t :
        tactics_of(Integers{}.graph(), Integers{}.graph().nodes.at(0), {}, profile)) {
     if (!t.name.starts_with("matmul_integer_shared_")) continue;
     EXPECT_NE(t.refusal.find("16x16x32 matrices of int8"), t.refusal.npos) << t.refusal;

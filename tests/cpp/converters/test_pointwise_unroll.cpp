@@ -63,7 +63,7 @@ std::map<std::string, int64_t> copies(int length, const DeviceProfile& device) {
   graph.outputs = {{.value = out, .name = "out", .strides = {}}};
   ValueTable table(graph);
   std::map<std::string, int64_t> found;
-  for (const Tactic& tactic : convert_node(graph.nodes[0], table, device, {}).offered) {
+  for (const Tactic& tactic : convert_node(graph.nodes[0], table, device, {}).candidates) {
     if (!tactic.refusal.empty()) continue;
     const auto [name, count] = tactic.steps.at(0).defines.at(0);
     found[tactic.name] =

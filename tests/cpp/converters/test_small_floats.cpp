@@ -105,7 +105,7 @@ std::set<std::string> check_kernels(const Codes& codes, const std::shared_ptr<De
   TacticRun run(codes.graph(), device, profile);
   codes.fill(run);
   std::set<std::string> kernels;
-  for (const OfferedTactic& tactic : run.tactics()) {
+  for (const CandidateTactic& tactic : run.tactics()) {
     const std::string kernel =
         tactic.name.substr(0, tactic.name.find_last_not_of("x_0123456789w") + 1);
     if (!tactic.refusal.empty() || !kernels.insert(kernel).second) continue;
@@ -153,7 +153,7 @@ TEST(SmallFloats, MatrixUnitsDecodeEveryCode) {
     run.set_input(0, ones);
     const char* op = "tv::matmul_quantised";
     const auto tactics = interpreted_tactics(graph, op, {}, h200_profile());
-    const auto shared = std::ranges::find_if(tactics, [](const OfferedTactic& t) {
+    const auto shared = std::ranges::find_if(tactics, [](const CandidateTactic& t) {
       return t.name.starts_with("matmul_quantised_shared_");
     });
     ASSERT_NE(shared, tactics.end());

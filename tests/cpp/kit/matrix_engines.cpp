@@ -48,11 +48,11 @@ class OneTactic : public CostModel {
       : op_(std::move(op)), tactic_(std::move(tactic)), settings_(settings) {}
 
   TacticChoice choose(const TacticProblem& problem, size_t rule, const Progress&) override {
-    if (problem.op != op_ || !offered.empty()) return {.candidate = rule};
+    if (problem.op != op_ || !candidates.empty()) return {.candidate = rule};
     size_t chosen = rule;
     for (size_t i = 0; i < problem.candidates.size(); ++i) {
-      offered.push_back({problem.candidates[i].name, problem.candidates[i].refusal});
-      if (offered.back().name == tactic_) chosen = i;
+      candidates.push_back(candidate_of(problem.candidates[i].name, problem.candidates[i].refusal));
+      if (candidates.back().name == tactic_) chosen = i;
     }
     kernels = problem.program(chosen).kernels;
     if (glslang_major() < kFirstKhr) {
@@ -61,7 +61,7 @@ class OneTactic : public CostModel {
     return {.candidate = chosen};
   }
 
-  std::vector<OfferedTactic> offered;
+  std::vector<CandidateTactic> candidates;
   std::vector<TacticProgram::Kernel> kernels;  ///< of the one that was picked
 
  private:
@@ -119,7 +119,7 @@ std::vector<uint32_t> matrix_module(const std::string& name, const std::string& 
   return compile_kernel(name, older ? with_older_extension(glsl) : glsl, settings);
 }
 
-bool is_interpreted(const OfferedTactic& tactic) {
+bool is_interpreted(const CandidateTactic& tactic) {
   return tactic.refusal.empty() || (glslang_major() < kFirstKhr &&
                                     tactic.refusal.ends_with("has no GL_KHR_cooperative_matrix"));
 }
@@ -137,13 +137,13 @@ EngineSpec engine_with_tactic(const Graph& graph, const std::string& op, const s
   return spec;
 }
 
-std::vector<OfferedTactic> interpreted_tactics(const Graph& graph, const std::string& op,
-                                               const Settings& settings,
-                                               const DeviceProfile& profile) {
+std::vector<CandidateTactic> interpreted_tactics(const Graph& graph, const std::string& op,
+                                                 const Settings& settings,
+                                                 const DeviceProfile& profile) {
   OneTactic costs(op, "", settings);
   compile(graph, settings, profile, nullptr, &costs);
-  std::erase_if(costs.offered, [](const OfferedTactic& t) { return !is_interpreted(t); });
-  return std::move(costs.offered);
+  std::erase_if(costs.candidates, [](const CandidateTactic& t) { return !is_interpreted(t); });
+  return std::move(costs.candidates);
 }
 
 }  // namespace tv::test

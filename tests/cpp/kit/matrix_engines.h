@@ -19,7 +19,7 @@ std::vector<uint32_t> matrix_module(const std::string& name, const std::string& 
                                     const Settings& settings);
 
 /// Whether a tactic applies, but perhaps for such a glslang.
-bool is_interpreted(const OfferedTactic& tactic);
+bool is_interpreted(const CandidateTactic& tactic);
 
 /// A fault to put into kernels: this text in place of that.
 struct KernelEdit {
@@ -34,8 +34,8 @@ EngineSpec engine_with_tactic(const Graph& graph, const std::string& op, const s
                               const std::filesystem::path& cache, const KernelEdit& edit = {});
 
 /// The tactics that this node would take, in order.
-std::vector<OfferedTactic> interpreted_tactics(const Graph& graph, const std::string& op,
-                                               const Settings& settings,
-                                               const DeviceProfile& profile);
+std::vector<CandidateTactic> interpreted_tactics(const Graph& graph, const std::string& op,
+                                                 const Settings& settings,
+                                                 const DeviceProfile& profile);
 
 }  // namespace tv::test

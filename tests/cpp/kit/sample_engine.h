@@ -49,7 +49,8 @@ inline EngineSpec sample_engine() {
                       .operands = {{3, 0, 32 * n, true, false}, {4, 0, 16 * n, false, true}},
                       .words = {},
                       .grid = {n, 1, 1},
-                      .flat_grid = true}};
+                      .flat_grid = true,
+                      .looks_up = true}};
   return spec;
 }
 

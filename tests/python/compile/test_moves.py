@@ -58,7 +58,7 @@ def called(op, first=torch.Tensor.clone):
         given = SELF[None]
     elif "nearest3d" in op or "exact3d" in op:
         given = SELF[None, None]
-    elif C.moves(op) == "joins":
+    elif C.moves(op) in ("joins", "stacks"):
         given = LIST
     if torch.is_tensor(given):
         given = first(given)
@@ -98,8 +98,9 @@ def test_operators_move_as_they_say(op):
         assert set(after.tolist()) == set(before.tolist())
     elif way in ("cuts", "parts"):
         assert all(is_subsequence(flat([r]).tolist(), before.tolist()) for r in results)
-    elif way == "joins":
+    elif way in ("joins", "stacks"):
         assert sorted(after.tolist()) == sorted(before.tolist())
+        assert y.dim() == x[0].dim() + (way == "stacks")
     elif way == "pads":
         assert is_subsequence(before.tolist(), after.tolist()) and -7 in after
     elif way == "largest":

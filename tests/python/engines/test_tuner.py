@@ -195,11 +195,13 @@ def test_the_debug_folder_has_candidates_times_and_refusals(path, tmp_path):
 
 
 def test_the_file_is_in_the_cache_directory_unless_named(tmp_path):
-    assert Settings.from_options(
-        {"engine_cache_dir": tmp_path}).timing_file == f"{tmp_path}/timings.json"
-    assert Settings.from_options({"timing_cache_path": tmp_path / "t"}).timing_file == str(
-        tmp_path / "t")
-    assert Settings.from_options({"cache_built_engines": False}).timing_file == ""
+    def file(**options):
+        compiler = Settings.from_options(options).compiler_json()
+        return json.loads(compiler)["timing_cache_path"]
+
+    assert file(engine_cache_dir=tmp_path) == f"{tmp_path}/timings.json"
+    assert file(timing_cache_path=tmp_path / "t") == str(tmp_path / "t")
+    assert file(cache_built_engines=False) == ""
 
 
 def test_the_environment_gives_the_level(monkeypatch):

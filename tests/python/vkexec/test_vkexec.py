@@ -187,10 +187,17 @@ def test_changed_settings_are_reported(tmp_path):
     assert "matrix_units: false\n" in said and "tuning_seconds: 3\n" in said
     assert "check_indices" not in said
     config = tmp_path / "net.yaml"
-    config.write_text("check_indices: false\nautocast_excluded_ops: [aten::exp]\n")
+    config.write_text("check_indices: false\nfp16: true\nautocast_excluded_ops: [aten::exp]\n")
     said = run("--onnx=missing.onnx", f"--config={config}", code=1)
     assert 'autocast_excluded_ops: ["aten::exp"]\n' in said and "check_indices: false\n" in said
     assert "matrix_units" not in said
+
+
+def test_settings_that_mean_nothing_together(tmp_path):
+    config = tmp_path / "net.yaml"
+    config.write_text("autocast_excluded_ops: [aten::exp]\n")
+    said = run("--onnx=missing.onnx", f"--config={config}", code=2)
+    assert "autocast_excluded_ops need" in said and "a 16-bit dtype" in said
 
 
 @pytest.mark.parametrize("text, size", [

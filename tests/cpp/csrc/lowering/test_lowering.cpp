@@ -103,7 +103,8 @@ TEST_F(LoweringTest, WorkspaceSizeRefusesTactics) {
   EXPECT_EQ(chosen(0).chosen, 0u);
   EXPECT_EQ(chosen(4000).chosen, 0u);
   EXPECT_EQ(chosen(3999).chosen, 1u);
-  EXPECT_EQ(chosen(3999).offered[0].refusal, "needs 4000 bytes of scratch, workspace_size is 3999");
+  EXPECT_EQ(chosen(3999).candidates[0].refusal,
+            "needs 4000 bytes of scratch, workspace_size is 3999");
 }
 
 TEST_F(LoweringTest, MatrixUnitsMayBeLeftOut) {
@@ -122,8 +123,8 @@ TEST_F(LoweringTest, MatrixUnitsMayBeLeftOut) {
     Settings settings;
     settings.matrix_units = wanted;
     const auto tactics = convert_node(g.graph.nodes[0], table, test::test_device(), settings);
-    EXPECT_EQ(tactics.offered[0].refusal == "matrix_units is False", !wanted);
-    EXPECT_EQ(tactics.offered[1].refusal, "");
+    EXPECT_EQ(tactics.candidates[0].refusal == "matrix_units is False", !wanted);
+    EXPECT_EQ(tactics.candidates[1].refusal, "");
   }
 }
 
@@ -150,7 +151,7 @@ TEST_F(LoweringTest, WhatKernelsCannotCountRefusesTactics) {
     ValueTable table(graph);
     DeviceProfile device = test::test_device();
     device.max_grid[2] = 65535;
-    return convert_node(graph.nodes[0], table, device, Settings{}).offered;
+    return convert_node(graph.nodes[0], table, device, Settings{}).candidates;
   };
   EXPECT_EQ(offered(1 << 14)[0].refusal + offered(1 << 14)[1].refusal, "");
   EXPECT_EQ(offered((1 << 15) - 1)[0].refusal, "");

@@ -35,6 +35,36 @@ TEST(Plan, GivesBlocksAndReasonsWithTheFrontendsOwnNumbers) {
   EXPECT_EQ(made.graph.nodes[made.parts.blocks[1][0]].origin.index, 40);
 }
 
+/// Two products that a calibration covers, with a node between them that no engine takes.
+TEST(Plan, SaysWhichCalibratedProductsAreInBlocks) {
+  test::GraphBuilder b;
+  const auto product = [&b](ValueId x, const char* module) {
+    Node& made = b.node("aten::mm", {tensor_arg("self", x), tensor_arg("mat2", b.weight({4, 4}))},
+                        {{DType::kF32, {4, 4}}});
+    made.module_path = module;
+    b.graph.value(made.input("mat2")).name = std::string(module) + ".weight";
+    return made.outputs[0];
+  };
+  const ValueId x = b.input({4, 4});
+  const ValueId first = product(x, "a");
+  const ValueId second = product(b.op("t::unknown", {first}, {4, 4}), "b");
+  b.node("aten::mm", {tensor_arg("self", second), tensor_arg("mat2", x)}, {{DType::kF32, {4, 4}}});
+  b.output(b.graph.nodes.back().outputs[0]);
+  Settings settings{.min_block_size = 2, .enabled_precisions = {DType::kF32, DType::kI8}};
+  settings.calibration = "TRT-8601-MinMaxCalibration\na.input: 3f800000\nb.input: 3f800000\n";
+  DeviceProfile profile = device();
+  profile.storage8 = true;
+  const CalibrationUse use = plan(b.graph, settings, profile).calibration;
+  EXPECT_EQ(use.products, 3U) << "one of them has no constant weight";
+  EXPECT_EQ(use.points, 2U);
+  EXPECT_EQ(use.in_blocks, 1U);
+  EXPECT_EQ(use.left_out, "its block has 1 compute node, fewer than min_block_size = 2");
+  settings.min_block_size = 1;
+  const CalibrationUse all = plan(b.graph, settings, profile).calibration;
+  EXPECT_EQ(all.in_blocks, 2U);
+  EXPECT_EQ(all.left_out, "");
+}
+
 TEST(Plan, BuildsTheEngineOfABlock) {
   const Plan made = plan(broken_in_two().graph, {.min_block_size = 1}, device());
   const EngineSpec spec = build(made, 0, {});

@@ -133,7 +133,8 @@ TEST(StreamPlan, AWeightLargerThanASegmentHasRoom) {
 
 TEST(StreamPlan, TablesThatAreLookedUpStayOnTheHostAndAreNotCopied) {
   EngineSpec spec = chain(4);
-  spec.dispatches[0].ops = {"aten::embedding"};
+  spec.dispatches[0].looks_up = true;
+  spec.dispatches[1].ops = {"aten::embedding"};  // a name, which says nothing of what is read
   const std::vector<int64_t> bytes(4, 1 << 20);
   const std::vector<bool> streamed = choose_streamed(spec, bytes, 3 << 20);
   EXPECT_EQ(streamed, (std::vector<bool>{true, false, false, false}));

@@ -22,6 +22,7 @@ struct BatchNormTest : testing::Test {
   GraphBuilder b;
   DType dtype = DType::kF32;
   bool transposed = false;
+  const char* convolution = "aten::convolution";
   ValueId conv_out = kNoValue;
 
   Node& build(bool bias, bool affine,
@@ -31,7 +32,7 @@ struct BatchNormTest : testing::Test {
     const auto channel = [&](bool there) { return there ? b.weight({2}, dtype) : kNoValue; };
     const ValueId conv_bias = channel(bias);
     conv_out =
-        b.node("aten::convolution",
+        b.node(convolution,
                {tensor_arg("input", x), tensor_arg("weight", weight), tensor_arg("bias", conv_bias),
                 attr_arg("transposed", transposed), attr_arg("groups", Expr(1))},
                {{dtype, {2, 2, 5, 5}}})
@@ -70,6 +71,17 @@ struct BatchNormTest : testing::Test {
 
 constexpr double kScale0 = 2.0;   // gamma 3 / sqrt(2 + 1/4)
 constexpr double kScale1 = -4.0;  // gamma -2 / sqrt(0 + 1/4)
+
+TEST_F(BatchNormTest, FoldsIntoEveryConvolution) {
+  for (const char* op : {"aten::conv1d", "aten::conv2d", "aten::conv3d"}) {
+    b = {};
+    convolution = op;
+    build(/*bias=*/true, /*affine=*/true);
+    const Graph out = fold_it();
+    ASSERT_NE(find(out, op), nullptr);
+    EXPECT_EQ(out.outputs[0].value, find(out, op)->outputs[0]) << op;
+  }
+}
 
 TEST_F(BatchNormTest, FoldsIntoWeightAndBias) {
   build(true, true);

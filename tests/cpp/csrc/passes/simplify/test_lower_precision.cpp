@@ -5,6 +5,7 @@
 #include "converters/kit/steps.h"
 #include "csrc/converter.h"
 #include "csrc/passes/simplify/lower_precision.h"
+#include "csrc/precision.h"
 #include "tests/cpp/kit/graph_builder.h"
 
 namespace tv {

@@ -9,7 +9,7 @@ namespace {
 
 using test::GraphBuilder;
 
-struct Writes : GraphBuilder {
+struct RotatedWrites : GraphBuilder {
   const Shape cache = {2, 3, 11, 8}, entry = {2, 3, 1, 8};
   ValueId keys = input(cache), values = input(cache), at = input({1}, DType::kI64);
   ValueId queries = kNoValue, rotated_keys = kNoValue;
@@ -50,11 +50,11 @@ struct Writes : GraphBuilder {
 
 using Ops = std::vector<std::string>;
 constexpr const char* kRotary = "tv::rotary_pair";
-constexpr const char* kPut = "tv::in_place_index_put_pair";
+constexpr const char* kRotatedPut = "tv::in_place_index_put_pair";
 
 TEST(WriteRotated, KeysAndValuesInEitherOrder) {
   for (const bool values_first : {false, true}) {
-    Writes b;
+    RotatedWrites b;
     const ValueId v = b.input(b.entry);
     b.rotate();
     const auto made =
@@ -74,16 +74,16 @@ TEST(WriteRotated, KeysAndValuesInEitherOrder) {
 }
 
 TEST(WriteRotated, KeysThatAreReadElsewhereStay) {
-  Writes b;
+  RotatedWrites b;
   b.rotate();
   b.write(b.rotated_keys, b.input(b.entry), b.keys, b.values, {kNoValue, kNoValue, b.at});
   b.output(b.work({b.queries, b.rotated_keys}));
-  EXPECT_EQ(b.run(), (Ops{kRotary, kPut, "t::work"}));
+  EXPECT_EQ(b.run(), (Ops{kRotary, kRotatedPut, "t::work"}));
 }
 
 TEST(WriteRotated, KeysWhoseViewIsReadStay) {
   for (const bool returned : {false, true}) {
-    Writes b;
+    RotatedWrites b;
     b.rotate();
     const Shape rows = {2, 3, 8};
     const ValueId view = b.op("t::view", {b.rotated_keys}, rows);
@@ -91,31 +91,31 @@ TEST(WriteRotated, KeysWhoseViewIsReadStay) {
     std::erase_if(b.graph.nodes, [](const Node& n) { return n.op == "t::view"; });
     b.write(b.rotated_keys, b.input(b.entry), b.keys, b.values, {kNoValue, kNoValue, b.at});
     b.output(returned ? view : b.work({b.queries, view}));
-    const Ops want = returned ? Ops{kRotary, kPut} : Ops{kRotary, kPut, "t::work"};
+    const Ops want = returned ? Ops{kRotary, kRotatedPut} : Ops{kRotary, kRotatedPut, "t::work"};
     EXPECT_EQ(b.run(), want);
   }
 }
 
 TEST(WriteRotated, QueriesThatAreReadBeforeTheWriteStay) {
-  Writes b;
+  RotatedWrites b;
   b.rotate();
   const ValueId v = b.op("t::work", {b.queries}, b.entry);
   b.write(b.rotated_keys, v, b.keys, b.values, {kNoValue, kNoValue, b.at});
-  EXPECT_EQ(b.run(), (Ops{kRotary, "t::work", kPut}));
+  EXPECT_EQ(b.run(), (Ops{kRotary, "t::work", kRotatedPut}));
 }
 
 TEST(WriteRotated, EntriesThatAreRepeatedStay) {
-  Writes b;
+  RotatedWrites b;
   b.rotate();
   b.write(b.rotated_keys, b.input({2, 1, 1, 8}), b.keys, b.values, {kNoValue, kNoValue, b.at});
-  EXPECT_EQ(b.run(), (Ops{kRotary, kPut}));
+  EXPECT_EQ(b.run(), (Ops{kRotary, kRotatedPut}));
 }
 
 TEST(WriteRotated, PlacesOfSeveralIndicesStay) {
-  Writes b;
+  RotatedWrites b;
   b.rotate();
   b.write(b.rotated_keys, b.input(b.entry), b.keys, b.values, {kNoValue, b.at, b.at});
-  EXPECT_EQ(b.run(), (Ops{kRotary, kPut}));
+  EXPECT_EQ(b.run(), (Ops{kRotary, kRotatedPut}));
 }
 
 }  // namespace

@@ -1,0 +1,19 @@
+#pragma once
+// What settings say of precision, for all who ask.
+
+#include "csrc/settings.h"
+
+namespace tv {
+
+/// The 16-bit dtype among settings.enabled_precisions, float16 first; kOther if there is none.
+DType low_precision(const Settings& settings);
+
+/// Whether settings.enabled_precisions has int8.
+bool permits_int8(const Settings& settings);
+
+/// Throws Error(kUser) for settings that mean nothing together: a calibration without int8, and
+/// nodes that are kept in float32 where nothing else is permitted. For those who read users'
+/// settings.
+void check_together(const Settings& settings);
+
+}  // namespace tv
