@@ -91,14 +91,14 @@ Graph recognise(Graph graph, const Settings& settings, const DeviceProfile& devi
 
 /// The passes that let products and convolutions read quantised tensors.
 Graph multiply(Graph graph, const Settings& settings, const DeviceProfile& device,
-               const AfterPass& after, std::vector<QuantisedFate>* fates = nullptr) {
+               const AfterPass& after, std::vector<QuantisedOutcome>* outcomes = nullptr) {
   graph = quantise_calibrated(std::move(graph));
   after(graph, "quantise_calibrated");
   graph = recognise_linear(std::move(graph));
   after(graph, "recognise_linear");
   // Before anything moves or joins the weights of products.
   IntegerReads integers;
-  IntegerReads* reads = fates ? &integers : nullptr;
+  IntegerReads* reads = outcomes ? &integers : nullptr;
   graph = move_integers(std::move(graph), reads);
   after(graph, "move_integers");
   graph = multiply_integers(std::move(graph), reads);
@@ -106,7 +106,7 @@ Graph multiply(Graph graph, const Settings& settings, const DeviceProfile& devic
   graph = translate(std::move(graph), settings, device);
   graph = move_integers(quantise_early(std::move(graph)), reads);
   after(graph, "quantise_early");
-  graph = multiply_quantised(std::move(graph), fates, integers);
+  graph = multiply_quantised(std::move(graph), outcomes, integers);
   after(graph, "multiply_quantised");
   return graph;
 }
@@ -174,34 +174,34 @@ std::optional<double> us_of(Graph graph, const Settings& settings, const DeviceP
 
 }  // namespace
 
-std::vector<QuantisedFate> quantised_fates(Graph graph, const Settings& settings,
-                                           const DeviceProfile& device) {
-  std::vector<QuantisedFate> fates;
+std::vector<QuantisedOutcome> quantised_outcomes(Graph graph, const Settings& settings,
+                                                 const DeviceProfile& device) {
+  std::vector<QuantisedOutcome> outcomes;
   const AfterPass quietly = [](const Graph&, const char*) {};
   graph = recognise(std::move(graph), settings, device, quietly);
   if (permits_floats(settings)) graph = measure_integers(std::move(graph), settings, device, {});
-  multiply(std::move(graph), settings, device, quietly, &fates);
-  return fates;
+  multiply(std::move(graph), settings, device, quietly, &outcomes);
+  return outcomes;
 }
 
-std::vector<SparseFate> sparse_fates(Graph graph, const Settings& settings,
-                                     const DeviceProfile& device) {
-  std::vector<SparseFate> fates;
-  if (!settings.sparse_weights) return fates;
+std::vector<SparseOutcome> sparse_outcomes(Graph graph, const Settings& settings,
+                                           const DeviceProfile& device) {
+  std::vector<SparseOutcome> outcomes;
+  if (!settings.sparse_weights) return outcomes;
   const AfterPass quietly = [](const Graph&, const char*) {};
-  choose_sparse(recognise(std::move(graph), settings, device, quietly), device, {}, &fates);
-  return fates;
+  choose_sparse(recognise(std::move(graph), settings, device, quietly), device, {}, &outcomes);
+  return outcomes;
 }
 
-std::vector<WriteFate> write_fates(Graph graph, const Settings& settings,
-                                   const DeviceProfile& device) {
-  std::vector<WriteFate> fates;
+std::vector<WriteOutcome> write_outcomes(Graph graph, const Settings& settings,
+                                         const DeviceProfile& device) {
+  std::vector<WriteOutcome> outcomes;
   const AfterPass quietly = [](const Graph&, const char*) {};
   graph =
       multiply(recognise(std::move(graph), settings, device, quietly), settings, device, quietly);
   graph = arrange(std::move(graph), settings, device, quietly);
-  write_in_place(std::move(graph), settings, device, &fates);
-  return fates;
+  write_in_place(std::move(graph), settings, device, &outcomes);
+  return outcomes;
 }
 
 EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& device,

@@ -20,16 +20,16 @@ EngineSpec compile(Graph graph, const Settings& settings, const DeviceProfile& d
                    const Progress& progress = nullptr, CostModel* costs = nullptr);
 
 /// What compile() makes of each quantised tensor.
-std::vector<QuantisedFate> quantised_fates(Graph graph, const Settings& settings,
-                                           const DeviceProfile& device);
+std::vector<QuantisedOutcome> quantised_outcomes(Graph graph, const Settings& settings,
+                                                 const DeviceProfile& device);
 
 /// What compile() makes of the weights of products where settings.sparse_weights is set; without a
 /// cost model, so by rule.
-std::vector<SparseFate> sparse_fates(Graph graph, const Settings& settings,
-                                     const DeviceProfile& device);
+std::vector<SparseOutcome> sparse_outcomes(Graph graph, const Settings& settings,
+                                           const DeviceProfile& device);
 
 /// What compile() makes of each value that is written over an input; without a cost model.
-std::vector<WriteFate> write_fates(Graph graph, const Settings& settings,
-                                   const DeviceProfile& device);
+std::vector<WriteOutcome> write_outcomes(Graph graph, const Settings& settings,
+                                         const DeviceProfile& device);
 
 }  // namespace tv

@@ -108,16 +108,16 @@ std::vector<std::string> refusals(const Plan& plan) {
   return lines;
 }
 
-std::vector<QuantisedFate> quantised_tensors(const Plan& plan, size_t block) {
-  return quantised_fates(graph_of(plan, block), plan.settings, plan.device);
+std::vector<QuantisedOutcome> quantised_tensors(const Plan& plan, size_t block) {
+  return quantised_outcomes(graph_of(plan, block), plan.settings, plan.device);
 }
 
-std::vector<SparseFate> sparse_weights(const Plan& plan, size_t block) {
-  return sparse_fates(graph_of(plan, block), plan.settings, plan.device);
+std::vector<SparseOutcome> sparse_weights(const Plan& plan, size_t block) {
+  return sparse_outcomes(graph_of(plan, block), plan.settings, plan.device);
 }
 
-std::vector<WriteFate> written_inputs(const Plan& plan, size_t block) {
-  return write_fates(graph_of(plan, block), plan.settings, plan.device);
+std::vector<WriteOutcome> written_inputs(const Plan& plan, size_t block) {
+  return write_outcomes(graph_of(plan, block), plan.settings, plan.device);
 }
 
 std::vector<SparseCandidate> sparse_candidates(const Graph& graph) { return candidates_of(graph); }

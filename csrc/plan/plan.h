@@ -59,15 +59,15 @@ std::vector<CalibrationPoint> observed_points(const Graph& graph, const Settings
 std::vector<std::string> refusals(const Plan& plan);
 
 /// How each quantised tensor of parts.blocks[block] is read when the block is built by rule.
-std::vector<QuantisedFate> quantised_tensors(const Plan& plan, size_t block);
+std::vector<QuantisedOutcome> quantised_tensors(const Plan& plan, size_t block);
 
 /// How the weight of each product in parts.blocks[block] is read, by rule; nothing if
 /// settings.sparse_weights is not set. Timing overrules the rule where the optimization level
 /// permits it.
-std::vector<SparseFate> sparse_weights(const Plan& plan, size_t block);
+std::vector<SparseOutcome> sparse_weights(const Plan& plan, size_t block);
 
 /// For each value of parts.blocks[block] that replaces an input: whether it is written in place.
-std::vector<WriteFate> written_inputs(const Plan& plan, size_t block);
+std::vector<WriteOutcome> written_inputs(const Plan& plan, size_t block);
 
 /// The weights of a graph that would be 2:4 sparse if their values were.
 std::vector<SparseCandidate> sparse_candidates(const Graph& graph);

@@ -40,9 +40,9 @@ int64_t size_of(const Value& value) {
 
 json describe_quantised(const Plan& plan, size_t index) {
   json out = json::array();
-  for (const QuantisedFate& tensor : quantised_tensors(plan, index)) {
+  for (const QuantisedOutcome& tensor : quantised_tensors(plan, index)) {
     out.push_back({{"tensor", tensor.tensor},
-                   {"fate", tensor.fate},
+                   {"outcome", tensor.outcome},
                    {"source", tensor.source},
                    {"module_path", tensor.module_path}});
   }
@@ -51,9 +51,9 @@ json describe_quantised(const Plan& plan, size_t index) {
 
 json describe_sparse(const Plan& plan, size_t index) {
   json out = json::array();
-  for (const SparseFate& weight : sparse_weights(plan, index)) {
+  for (const SparseOutcome& weight : sparse_weights(plan, index)) {
     out.push_back({{"tensor", weight.tensor},
-                   {"fate", weight.fate},
+                   {"outcome", weight.outcome},
                    {"source", weight.source},
                    {"module_path", weight.module_path}});
   }

@@ -12,7 +12,7 @@ namespace tv {
 ///   graph, nodes, compute_nodes, covered_nodes, coverage (1 if nothing does work)
 ///   engines         for each: nodes, compute_nodes, operators {name: count}, weights,
 ///                   weight_bytes, inputs and outputs (name, dtype, shape), quantised: of each
-///                   quantised tensor: tensor (its name), fate, source, module_path
+///                   quantised tensor: tensor (its name), outcome, source, module_path
 ///   native          for each node: node (index), operator, name, reason, source, module_path,
 ///                   does_work
 ///   work            for each node that does work: operator, engine (-1: native), module_path,

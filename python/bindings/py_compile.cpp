@@ -184,11 +184,11 @@ std::vector<std::pair<bool, int32_t>> schedule_of(const Plan& plan) {
 }
 
 std::vector<std::pair<std::string, std::string>> written_by(const Plan& plan, size_t block) {
-  std::vector<std::pair<std::string, std::string>> fates;
-  for (WriteFate& f : written_inputs(plan, block)) {
-    fates.emplace_back(std::move(f.input), std::move(f.reason));
+  std::vector<std::pair<std::string, std::string>> outcomes;
+  for (WriteOutcome& f : written_inputs(plan, block)) {
+    outcomes.emplace_back(std::move(f.input), std::move(f.reason));
   }
-  return fates;
+  return outcomes;
 }
 
 void bind_plan(py::module_& m) {

@@ -189,10 +189,10 @@ def test_pairs_between_layers_have_no_kernel():
     pointwise = [layer for layer in engine.info()["layers"] if layer["tactic"].startswith("pointwise")]
     assert len(pointwise) <= 2, engine.info()["layers"]
     (report,) = tv.dry_run(net, [x], min_block_size=1).engines
-    fates = sorted(tensor["fate"] for tensor in report["quantised"])
-    assert sum(fate.startswith("multiplied as integers by 1 convolution") for fate in fates) >= 4
-    assert sum(fate.startswith("multiplied as integers by 1 product") for fate in fates) == 2
-    assert any("aten::add.Tensor" in fate for fate in fates), fates
+    outcomes = sorted(tensor["outcome"] for tensor in report["quantised"])
+    assert sum(outcome.startswith("multiplied as integers by 1 convolution") for outcome in outcomes) >= 4
+    assert sum(outcome.startswith("multiplied as integers by 1 product") for outcome in outcomes) == 2
+    assert any("aten::add.Tensor" in outcome for outcome in outcomes), outcomes
 
 
 def test_rows_with_scales_of_their_own():

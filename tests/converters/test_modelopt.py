@@ -69,9 +69,9 @@ class Net(nn.Module):
                                     self.head.bias)
 
 
-def fates(model, x):
+def outcomes(model, x):
     report = tv.dry_run(model, [x], **OPTIONS)
-    return [tensor["fate"] for engine in report.engines for tensor in engine["quantised"]]
+    return [tensor["outcome"] for engine in report.engines for tensor in engine["quantised"]]
 
 
 @torch.no_grad()
@@ -83,7 +83,7 @@ def test_integers_are_multiplied():
     torch.testing.assert_close(program(x), model(x), rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(torch.compile(model, backend="vulkan", options=OPTIONS)(x),
                                model(x), rtol=1e-4, atol=1e-4)
-    assert sum("multiplied as integers" in fate for fate in fates(model, x)) == 4
+    assert sum("multiplied as integers" in outcome for outcome in outcomes(model, x)) == 4
 
 
 @torch.no_grad()
@@ -91,7 +91,7 @@ def test_float8_weights_are_read_packed():
     model, x = Net(8, 4).eval(), torch.randn(2, 4, 9, 9)
     program = tv.compile(torch.export.export(model, (x,)), **OPTIONS)
     torch.testing.assert_close(program(x), model(x), rtol=1e-3, atol=1e-3)
-    assert any("read packed by 1 product" in fate for fate in fates(model, x))
+    assert any("read packed by 1 product" in outcome for outcome in outcomes(model, x))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])

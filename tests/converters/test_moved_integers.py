@@ -47,7 +47,7 @@ def ran(model, *args):
         assert one.dtype == other.dtype and torch.equal(one, other), (one != other).sum()
     layers = [layer for engine in tv.engines(made) for layer in engine.info()["layers"]]
     report = tv.dry_run(module, list(args), **OPTIONS)
-    return layers, [t["fate"] for engine in report.engines for t in engine["quantised"]]
+    return layers, [t["outcome"] for engine in report.engines for t in engine["quantised"]]
 
 
 def pointwise(layers):
@@ -79,10 +79,10 @@ def test_moved_between_equal_scales(name, dtype):
     """Nothing dequantises or quantises."""
     zero = 117 if dtype == torch.uint8 else -7
     q = integers(2, 8, 12, 10, dtype=dtype)
-    layers, fates = ran(lambda q: quantised(MOVES[name](floats(q, SCALE, zero)), zero=zero,
+    layers, outcomes = ran(lambda q: quantised(MOVES[name](floats(q, SCALE, zero)), zero=zero,
                                             dtype=dtype), q)
     assert not any("quantize" in op for layer in layers for op in layer["ops"]), layers
-    assert len(fates) <= 1 and all(fate.startswith("moved as integers by aten::") for fate in fates)
+    assert len(outcomes) <= 1 and all(outcome.startswith("moved as integers by aten::") for outcome in outcomes)
 
 
 @turns(2)
@@ -90,11 +90,11 @@ def test_moved_between_equal_scales(name, dtype):
 def test_moved_to_another_scale(name):
     """Each element is scaled anew in the launch that moves it, or beside a view of it."""
     q = integers(2, 8, 12, 10, dtype=torch.uint8)
-    layers, fates = ran(lambda q: quantised(MOVES[name](floats(q, SCALE, ZERO)), 0.03, 100), q)
+    layers, outcomes = ran(lambda q: quantised(MOVES[name](floats(q, SCALE, ZERO)), 0.03, 100), q)
     assert len(layers) <= 2 and len(pointwise(layers)) <= 1
     if name in ("max_pool2d", "nearest", "nearest-exact", "pad", "flip"):
         assert len(layers) == 1
-    assert "quantised again by another scale" in fates
+    assert "quantised again by another scale" in outcomes
 
 
 def test_parts_of_a_tensor():
@@ -110,10 +110,10 @@ def test_joins(same):
     """Parts of another scale are rescaled, one by one; those of the same scale are integers."""
     scales = [(SCALE, ZERO), (SCALE, ZERO) if same else (0.03, 90), (SCALE, ZERO)]
     parts = [integers(2, n, 6, 5, dtype=torch.uint8, seed=n) for n in (3, 4, 2)]
-    layers, fates = ran(
+    layers, outcomes = ran(
         lambda *qs: quantised(torch.cat([floats(q, *s) for q, s in zip(qs, scales)], 1)), *parts)
     assert len(pointwise(layers)) == (0 if same else 1)
-    assert sum("quantised again" in fate for fate in fates) == (0 if same else 1)
+    assert sum("quantised again" in outcome for outcome in outcomes) == (0 if same else 1)
 
 
 def test_joins_of_convolutions():
@@ -126,10 +126,10 @@ def test_joins_of_convolutions():
         return quantised(F.conv2d(both, m.weight(2)), 2.0 ** -3, 128)
 
     model = Model(forward, (8, 3, 3, 3), (5, 3, 3, 3), (6, 13, 1, 1))
-    layers, fates = ran(model, tensor(2, 3, 9, 10))
+    layers, outcomes = ran(model, tensor(2, 3, 9, 10))
     assert len(pointwise(layers)) == 1  # of the input
-    assert not any("computed at each call" in fate for fate in fates), fates
-    assert sum("quantised again" in fate for fate in fates) == 2
+    assert not any("computed at each call" in outcome for outcome in outcomes), outcomes
+    assert sum("quantised again" in outcome for outcome in outcomes) == 2
 
 
 @pytest.mark.parametrize("between", [True, False])
@@ -140,10 +140,10 @@ def test_a_pool_between_convolutions(between):
         x = F.max_pool2d(pair(x, 2.0 ** -4, 0) if between else x, 3, 2, 1)
         return quantised(F.conv2d(pair(x, 2.0 ** -4, 0), m.weight(1)), 2.0 ** -3, 128)
 
-    layers, fates = ran(Model(forward, (8, 3, 3, 3), (6, 8, 1, 1)), tensor(2, 3, 9, 10))
+    layers, outcomes = ran(Model(forward, (8, 3, 3, 3), (6, 8, 1, 1)), tensor(2, 3, 9, 10))
     (pool,) = (layer for layer in layers if layer["tactic"] == "max_pool")
     assert not any("quantize" in op for op in pool["ops"]) and len(pointwise(layers)) == 1
-    assert not any("computed at each call" in fate for fate in fates), fates
+    assert not any("computed at each call" in outcome for outcome in outcomes), outcomes
 
 
 @pytest.mark.parametrize("scale", [-0.5, 0.0])
@@ -216,10 +216,10 @@ def test_average_pools(name, scale):
     """In one launch from bytes to bytes. Of two elements and of four every second or fourth sum lies
     on a half: it is rounded as PyTorch does it, because it is computed in the same order."""
     q = integers(2, 8, 12, 16, dtype=torch.uint8)
-    layers, fates = ran(lambda q: quantised(POOLS[name](floats(q, SCALE, ZERO)), scale, ZERO), q)
+    layers, outcomes = ran(lambda q: quantised(POOLS[name](floats(q, SCALE, ZERO)), scale, ZERO), q)
     assert [layer["tactic"] for layer in layers] == ["avg_pool"], layers
-    assert any(fate.startswith("read as integers by aten::") for fate in fates)
-    assert not any("computed at each call" in fate for fate in fates), fates
+    assert any(outcome.startswith("read as integers by aten::") for outcome in outcomes)
+    assert not any("computed at each call" in outcome for outcome in outcomes), outcomes
 
 
 def test_a_pool_beside_other_readers():
@@ -282,8 +282,8 @@ def test_transposed_convolutions(tactics_of, name):
     with torch.no_grad():
         got = torch.compile(model, backend="vulkan", fullgraph=True, options=OPTIONS)(x)
         assert torch.equal(got, model(x)) and len(got.unique()) > 20
-    _, fates = ran(model, x)
-    assert all(fate == "multiplied as integers by 1 convolution" for fate in fates), fates
+    _, outcomes = ran(model, x)
+    assert all(outcome == "multiplied as integers by 1 convolution" for outcome in outcomes), outcomes
 
 
 @turns(2)
@@ -292,8 +292,8 @@ def test_transposed_convolutions_of_other_ranks(dims):
     function = {1: F.conv_transpose1d, 3: F.conv_transpose3d}[dims]
     model = Model(lambda m, x: quantised(function(pair(x, 2.0 ** -5, 120), m.weight(0), stride=2),
                                          2.0 ** -3, 128), (4, 3, *[2] * dims), axis=1)
-    _, fates = ran(model, tensor(2, 4, *[5] * dims))
-    assert len(fates) == 2 and all("multiplied as integers" in fate for fate in fates)
+    _, outcomes = ran(model, tensor(2, 4, *[5] * dims))
+    assert len(outcomes) == 2 and all("multiplied as integers" in outcome for outcome in outcomes)
 
 
 def test_launches_of_a_transposed_convolution():

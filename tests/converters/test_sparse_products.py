@@ -109,8 +109,8 @@ def test_what_stays_dense_and_why(tactics_of, layer, why):
     module = layer()
     x = tensor(1, module.in_features)
     report = tv.dry_run(module, [x], sparse_weights=True, min_block_size=1)
-    fates = [weight["fate"] for engine in report.engines for weight in engine["sparse"]]
-    assert len(fates) == 1 and fates[0].startswith("read dense: ") and why in fates[0], fates
+    outcomes = [weight["outcome"] for engine in report.engines for weight in engine["sparse"]]
+    assert len(outcomes) == 1 and outcomes[0].startswith("read dense: ") and why in outcomes[0], outcomes
     with torch.no_grad(), tactics_taken() as names:
         compare(compiled(module)(x), module(x), module.in_features)
     assert not any(name.startswith("matmul_sparse") for name in names)
@@ -118,15 +118,15 @@ def test_what_stays_dense_and_why(tactics_of, layer, why):
 
 def test_the_dry_run_names_sparse_weights(tactics_of):
     report = tv.dry_run(linear(16, 64), [tensor(1, 64)], sparse_weights=True, min_block_size=1)
-    assert [w["fate"] for e in report.engines for w in e["sparse"]] == ["read as 2:4 sparse"]
+    assert [w["outcome"] for e in report.engines for w in e["sparse"]] == ["read as 2:4 sparse"]
     assert "1 weight read as 2:4 sparse" in str(report)
     assert "sparse" not in str(tv.dry_run(linear(16, 64), [tensor(1, 64)], min_block_size=1))
 
 
 def test_many_rows_stay_dense_by_rule(tactics_of):
     report = tv.dry_run(linear(16, 64), [tensor(2, 64)], sparse_weights=True, min_block_size=1)
-    fates = [weight["fate"] for engine in report.engines for weight in engine["sparse"]]
-    assert fates == ["read dense: 2 rows are multiplied by it; by rule only one gains"]
+    outcomes = [weight["outcome"] for engine in report.engines for weight in engine["sparse"]]
+    assert outcomes == ["read dense: 2 rows are multiplied by it; by rule only one gains"]
 
 
 @pytest.mark.setting("sparse_weights")

@@ -38,9 +38,9 @@ def finite_codes(rng, shape, dtype):
     return rng.choice(codes[numpy.isfinite(known) & (numpy.abs(known) <= 8)], shape)
 
 
-def fates(made, x):
+def outcomes(made, x):
     report = tv.dry_run(made, [x])
-    return [t["fate"] for engine in report.engines for t in engine["quantised"]]
+    return [t["outcome"] for engine in report.engines for t in engine["quantised"]]
 
 
 def held_bytes(session):
@@ -73,7 +73,7 @@ def test_blocks(dtype, axis):
     session = compiled(made)
     numpy.testing.assert_allclose(session(x), x @ (exact if axis == 0 else exact.T), rtol=1e-5,
                                   atol=1e-5)
-    assert fates(made, x) == ["read packed by 1 product"]
+    assert outcomes(made, x) == ["read packed by 1 product"]
     bytes_each = 0.5 if dtype == TensorProto.FLOAT4E2M1 else 1
     assert held_bytes(session) <= steps * columns * bytes_each + 96 * 4
 
@@ -130,7 +130,7 @@ def test_scales_that_are_dequantised(transposed):
     session = compiled(made)
     numpy.testing.assert_allclose(session(x), x @ (exact.T if transposed else exact), rtol=1e-5,
                                   atol=1e-5)
-    assert fates(made, x) == ["read packed by 1 product"]
+    assert outcomes(made, x) == ["read packed by 1 product"]
     assert held_bytes(session) <= steps * columns // 2 + 96 + 4
     assert session.engines[0].info()["memory"]["weights_held"] < 3 * (steps * columns // 2 + 96)
 
@@ -149,7 +149,7 @@ def test_scales_that_are_powers_of_two():
     exact = numbers(codes, "float4_e2m1fn") * (2.0 ** (scale - 127)).repeat(32, axis=1)
     numpy.testing.assert_allclose(compiled(made)(x), x @ exact.T.astype("float32"), rtol=1e-5,
                                   atol=1e-5)
-    assert fates(made, x) == ["read packed by 1 product"]
+    assert outcomes(made, x) == ["read packed by 1 product"]
     made.graph.initializer[1].raw_data = b"\xff" * 48
     with pytest.raises(ValueError, match='scale "s": the code 255 at 0 is of no finite'):
         compiled(made)

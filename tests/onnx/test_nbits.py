@@ -20,9 +20,9 @@ def wanted(made, x):
     return session.run(None, {"x": x})[0]
 
 
-def fates(made, x):
+def outcomes(made, x):
     report = tv.dry_run(made, [x])
-    return [tensor["fate"] for engine in report.engines for tensor in engine["quantised"]]
+    return [tensor["outcome"] for engine in report.engines for tensor in engine["quantised"]]
 
 
 def held_bytes(session):
@@ -62,7 +62,7 @@ def test_dequantize_linear(axis, dtype, zero):
     x = numpy.random.default_rng(1).standard_normal((5, 64)).astype("float32")
     session = tv.onnx.compile(made, optimization_level=0, fallback="none")
     numpy.testing.assert_allclose(session(x), wanted(made, x), rtol=1e-5, atol=1e-5)
-    assert fates(made, x) == ["read packed by 1 product"]
+    assert outcomes(made, x) == ["read packed by 1 product"]
     # 64 x 24 elements in half a byte each, and 96 scales.
     assert held_bytes(session) <= 64 * 24 // 2 + 96 * 4 + 96
 
@@ -79,7 +79,7 @@ def test_scales_of_channels(dtype):
     x = rng.standard_normal((2, 3, 32)).astype("float32")
     session = tv.onnx.compile(made, optimization_level=0, fallback="none")
     numpy.testing.assert_allclose(session(x), wanted(made, x), rtol=1e-5, atol=1e-5)
-    assert fates(made, x) == ["read packed by 1 product"]
+    assert outcomes(made, x) == ["read packed by 1 product"]
 
 
 def nbits(bits, block, zero, bias, seed=0, steps=96, columns=20):
@@ -110,7 +110,7 @@ def test_matmul_nbits(bits, block, zero, bias):
     x = numpy.random.default_rng(1).standard_normal((2, 7, 96)).astype("float32")
     session = tv.onnx.compile(made, optimization_level=0, fallback="none")
     numpy.testing.assert_allclose(session(x), wanted(made, x), rtol=1e-4, atol=1e-4)
-    assert fates(made, x) == ["read packed by 1 product"]
+    assert outcomes(made, x) == ["read packed by 1 product"]
     session.refit(nbits(bits, block, zero, bias, seed=5))
     numpy.testing.assert_allclose(session(x), wanted(nbits(bits, block, zero, bias, seed=5), x),
                                   rtol=1e-4, atol=1e-4)
@@ -148,7 +148,7 @@ def test_what_the_quantizer_writes(symmetric, bits, form):
     x = rng.standard_normal((3, 64)).astype("float32")
     session = tv.onnx.compile(made, optimization_level=0, fallback="none")
     numpy.testing.assert_allclose(session(x), wanted(made, x), rtol=1e-4, atol=1e-4)
-    assert fates(made, x) == ["read packed by 1 product"]
+    assert outcomes(made, x) == ["read packed by 1 product"]
 
 
 @pytest.mark.parametrize("symmetric", [True, False])

@@ -36,16 +36,16 @@ def model(matrix, rows=1, transposed=False):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def fates(file):
+def outcomes(file):
     report = tv.dry_run(file, sparse_weights=True, min_block_size=1)
-    return [weight["fate"] for engine in report.engines for weight in engine["sparse"]]
+    return [weight["outcome"] for engine in report.engines for weight in engine["sparse"]]
 
 
 @pytest.mark.parametrize("transposed", [False, True])
 def test_the_dry_run_sees_the_pattern(transposed):
-    assert fates(model(pruned(MATRIX), transposed=transposed)) == ["read as 2:4 sparse"]
-    (fate,) = fates(model(MATRIX, transposed=transposed))
-    assert "more than two are not zero" in fate
+    assert outcomes(model(pruned(MATRIX), transposed=transposed)) == ["read as 2:4 sparse"]
+    (outcome,) = outcomes(model(MATRIX, transposed=transposed))
+    assert "more than two are not zero" in outcome
 
 
 @pytest.mark.parametrize("matrix", [MATRIX, pruned(MATRIX)])

@@ -39,14 +39,14 @@ class QuantisedMultiplier {
   explicit QuantisedMultiplier(Graph graph)
       : graph_(std::move(graph)), constant_(constant_values(graph_)) {}
 
-  Graph run(std::vector<QuantisedFate>* fates, const IntegerReads& integers) {
+  Graph run(std::vector<QuantisedOutcome>* outcomes, const IntegerReads& integers) {
     plan();
     for (const Node& node : nodes_) {
       if (!rewrite(node)) out_.push_back(node);
     }
     graph_.nodes = std::move(out_);
     replaced_.apply(graph_);
-    if (fates) *fates = fates_of_quantised(graph_, {nodes_, constant_}, packed_, integers);
+    if (outcomes) *outcomes = outcomes_of_quantised(graph_, {nodes_, constant_}, packed_, integers);
     make_names_unique(graph_);
     return std::move(graph_);
   }
@@ -391,14 +391,14 @@ class QuantisedMultiplier {
 
 }  // namespace
 
-Graph multiply_quantised(Graph graph, std::vector<QuantisedFate>* fates,
+Graph multiply_quantised(Graph graph, std::vector<QuantisedOutcome>* outcomes,
                          const IntegerReads& integers) {
   const bool some = std::ranges::any_of(graph.values, [](const Value& value) {
     return value.dtype == DType::kI8 || value.dtype == DType::kU8;
   });
   if (!some && integers.empty()) return graph;
   // Equal inputs must be one value to be seen as such.
-  return QuantisedMultiplier(simplify(std::move(graph))).run(fates, integers);
+  return QuantisedMultiplier(simplify(std::move(graph))).run(outcomes, integers);
 }
 
 }  // namespace tv

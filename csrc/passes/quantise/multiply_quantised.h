@@ -4,7 +4,7 @@
 
 #include "csrc/graph/graph.h"
 #include "csrc/passes/quantise/multiply_integers.h"
-#include "csrc/passes/quantise/quantised_fates.h"
+#include "csrc/passes/quantise/quantised_outcomes.h"
 
 namespace tv {
 
@@ -13,8 +13,9 @@ namespace tv {
 /// dequantises what it loads, and rows of an embedding are looked up before they are dequantised.
 /// Products of the same rows become one, as merge_matmuls makes of others.
 /// What else reads one makes it part of the weight program, whose results are held as floats.
-/// `fates`, where given, gets one of each tv::dequantize that is left, and of each of `integers`.
-Graph multiply_quantised(Graph graph, std::vector<QuantisedFate>* fates = nullptr,
+/// `outcomes`, where given, gets one of each tv::dequantize that is left, and of each of
+/// `integers`.
+Graph multiply_quantised(Graph graph, std::vector<QuantisedOutcome>* outcomes = nullptr,
                          const IntegerReads& integers = {});
 
 }  // namespace tv

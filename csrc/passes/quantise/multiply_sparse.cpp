@@ -85,18 +85,18 @@ class Chooser {
   /// Weights that are to be dense. A weight that one product reads so is dense for all.
   const std::set<ValueId>& dense() const { return dense_; }
 
-  std::vector<SparseFate> fates() const {
-    std::vector<SparseFate> fates;
+  std::vector<SparseOutcome> outcomes() const {
+    std::vector<SparseOutcome> outcomes;
     for (const auto& [node, leaves, reason] : products_) {
-      std::string fate = reason.empty() ? "read as 2:4 sparse" : "read dense: " + reason;
+      std::string outcome = reason.empty() ? "read as 2:4 sparse" : "read dense: " + reason;
       const bool shared =
           std::ranges::any_of(leaves, [&](ValueId v) { return dense_.contains(v); });
-      if (reason.empty() && shared) fate = "read dense: another product reads the weight so";
+      if (reason.empty() && shared) outcome = "read dense: another product reads the weight so";
       const ValueId first = leaves.empty() ? kNoValue : *leaves.begin();
-      fates.push_back({first == kNoValue ? "" : graph_.value(first).name, node->source,
-                       node->module_path, std::move(fate)});
+      outcomes.push_back({first == kNoValue ? "" : graph_.value(first).name, node->source,
+                          node->module_path, std::move(outcome)});
     }
-    return fates;
+    return outcomes;
   }
 
  private:
@@ -231,11 +231,11 @@ std::vector<SparseCandidate> candidates_of(const Graph& graph) {
 }
 
 Graph choose_sparse(Graph graph, const DeviceProfile& device, const GraphUs& us,
-                    std::vector<SparseFate>* fates) {
-  if (!fates && !has_marks(graph)) return graph;
+                    std::vector<SparseOutcome>* outcomes) {
+  if (!outcomes && !has_marks(graph)) return graph;
   Chooser chooser(graph, device, us);
   for (const Node& node : graph.nodes) chooser.look_at(node);
-  if (fates) *fates = chooser.fates();
+  if (outcomes) *outcomes = chooser.outcomes();
   const std::set<ValueId> dense = chooser.dense();
   for (const ValueId weight : dense) graph.value(weight).two_four = 0;
   return graph;

@@ -11,10 +11,10 @@
 namespace tv {
 
 /// What became of the weight of a product, where settings.sparse_weights asks for it.
-struct SparseFate {
+struct SparseOutcome {
   std::string tensor;               ///< its name
   std::string source, module_path;  ///< of the product
-  std::string fate;                 ///< "read as 2:4 sparse" or "read dense: " and why
+  std::string outcome;              ///< "read as 2:4 sparse" or "read dense: " and why
 };
 
 /// Whether at most two of each four neighbours along dimension `dim` of a constant matrix are not
@@ -30,10 +30,10 @@ struct SparseCandidate {
 std::vector<SparseCandidate> candidates_of(const Graph& graph);
 
 /// Removes Value::two_four from the weights that products should read dense: decided by time where
-/// `us` is given, else by rule. Runs before any pass that joins weights. `fates`, where given, gets
-/// one of each product with a constant matrix of floats.
+/// `us` is given, else by rule. Runs before any pass that joins weights. `outcomes`, where given,
+/// gets one of each product with a constant matrix of floats.
 Graph choose_sparse(Graph graph, const DeviceProfile& device, const GraphUs& us,
-                    std::vector<SparseFate>* fates = nullptr);
+                    std::vector<SparseOutcome>* outcomes = nullptr);
 
 /// Makes tv::matmul_sparse of products with weights that still have it, and packs these in the
 /// weight program, which refuses others.

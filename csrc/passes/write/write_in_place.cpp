@@ -354,12 +354,12 @@ void append_copy(Graph& graph, GraphOutput& output) {
 }  // namespace
 
 Graph write_in_place(Graph graph, const Settings& settings, const DeviceProfile& device,
-                     std::vector<WriteFate>* fates) {
-  std::map<ValueId, size_t> fate_of;  // by the input
+                     std::vector<WriteOutcome>* outcomes) {
+  std::map<ValueId, size_t> outcome_of;  // by the input
   for (const GraphOutput& output : graph.outputs) {
-    if (!fates || output.over == kNoValue) continue;
-    fate_of[output.over] = fates->size();
-    fates->push_back({output.name, ""});
+    if (!outcomes || output.over == kNoValue) continue;
+    outcome_of[output.over] = outcomes->size();
+    outcomes->push_back({output.name, ""});
   }
   const auto stays = [](const GraphOutput& o) { return o.over != kNoValue && o.value == o.over; };
   std::erase_if(graph.outputs, stays);
@@ -371,8 +371,8 @@ Graph write_in_place(Graph graph, const Settings& settings, const DeviceProfile&
     WritePlan plan(graph, settings, device, i);
     if (plan.make()) {
       plan.apply(graph);
-    } else if (fates) {
-      fates->at(fate_of.at(graph.outputs[i].over)).reason = plan.reason();
+    } else if (outcomes) {
+      outcomes->at(outcome_of.at(graph.outputs[i].over)).reason = plan.reason();
     }
   }
   for (GraphOutput& output : graph.outputs) {

@@ -10,7 +10,7 @@
 namespace tv {
 
 /// What becomes of a value that is written over an input.
-struct WriteFate {
+struct WriteOutcome {
   std::string input;   ///< GraphOutput::name
   std::string reason;  ///< why it is copied there; "": it is made there
 };
@@ -21,8 +21,8 @@ struct WriteFate {
 /// node that computes the value without reading the input stores it there directly; any other value
 /// is copied there after the last node. Passes before it treat nodes
 /// as pure functions; only those that join such writes come after it.
-/// fates: gets one for each such value, in the order of the graph's outputs.
+/// outcomes: gets one for each such value, in the order of the graph's outputs.
 Graph write_in_place(Graph graph, const Settings& settings, const DeviceProfile& device,
-                     std::vector<WriteFate>* fates = nullptr);
+                     std::vector<WriteOutcome>* outcomes = nullptr);
 
 }  // namespace tv

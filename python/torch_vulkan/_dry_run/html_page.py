@@ -167,7 +167,7 @@ def _engines(data: dict) -> str:
             operators = ", ".join(f"{op} ×{n}" for op, n in engine["operators"].items())
             values = "<br>".join(f"<code>{escape(shape_text(v))}</code>" for v in engine["inputs"])
             made = "<br>".join(f"<code>{escape(shape_text(v))}</code>" for v in engine["outputs"])
-            fates = quantised(engine) + sparse(engine)
+            outcomes = quantised(engine) + sparse(engine)
             rows.append([
                 f"{escape(engine['name'])}<br><small>graph {graph['index']}, "
                 f"{escape(graph['kind'])}</small>",
@@ -175,7 +175,7 @@ def _engines(data: dict) -> str:
                 size(engine["weight_bytes"]), _folded(values), _folded(made),
                 f"<details><summary>{plural(len(engine['operators']), 'operator')}</summary>"
                 f"{escape(operators)}</details>" + "".join(
-                    f"<br><small>{escape(text)}</small>" for text in fates)])
+                    f"<br><small>{escape(text)}</small>" for text in outcomes)])
     heads = ["engine", "nodes", "FLOPs", "weights", "takes", "makes", "operators"]
     body = _table(heads, rows, {1, 2, 3}) if rows else "<p>None.</p>"
     return _section("Engines", body)

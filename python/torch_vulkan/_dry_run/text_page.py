@@ -52,15 +52,15 @@ def size_notes(data: dict) -> list[str]:
 
 
 def quantised(engine: dict) -> list[str]:
-    """What became of an engine's quantised tensors, a line for each fate: "2 quantised tensors read
-    packed by 1 product: layer.query, layer.key"."""
-    return _by_fate("quantised tensor", engine["quantised"])
+    """What became of an engine's quantised tensors, a line for each outcome: "2 quantised tensors
+    read packed by 1 product: layer.query, layer.key"."""
+    return _by_outcome("quantised tensor", engine["quantised"])
 
 
 def sparse(engine: dict) -> list[str]:
     """The same of the weights of products, where sparse_weights is set: "2 weights read as 2:4
     sparse: layer.query, layer.key"."""
-    return _by_fate("weight", engine["sparse"])
+    return _by_outcome("weight", engine["sparse"])
 
 
 def write_text(write: dict) -> str:
@@ -73,14 +73,14 @@ def write_text(write: dict) -> str:
     return f"{value}: {copied} by {write['engine'] or 'PyTorch'}: {write['reason']}"
 
 
-def _by_fate(kind: str, tensors: list[dict]) -> list[str]:
-    by_fate: dict[str, list[str]] = {}
+def _by_outcome(kind: str, tensors: list[dict]) -> list[str]:
+    by_outcome: dict[str, list[str]] = {}
     for tensor in tensors:
-        by_fate.setdefault(tensor["fate"], []).append(
+        by_outcome.setdefault(tensor["outcome"], []).append(
             tensor["module_path"] or tensor["tensor"])
-    return [f"{plural(len(names), kind)} {fate}: {', '.join(names[:PLACES])}"
+    return [f"{plural(len(names), kind)} {outcome}: {', '.join(names[:PLACES])}"
             + (f" and {len(names) - PLACES} more" if len(names) > PLACES else "")
-            for fate, names in by_fate.items()]
+            for outcome, names in by_outcome.items()]
 
 
 class _Text:

@@ -109,7 +109,7 @@ def test_python(tmp_path, monkeypatch, capsys):
 
 
 def test_text():
-    error, sparse, fates = listings(PAGE, "text")
+    error, sparse, outcomes = listings(PAGE, "text")
     with pytest.raises(ValueError) as raised:
         tv.quantize(nn.ModuleDict({"mlp": nn.Linear(100, 8)}), "int4")
     assert " ".join(error.split()) == str(raised.value)
@@ -118,4 +118,4 @@ def test_text():
                                 min_block_size=1))
     assert all(line in report for line in sparse.splitlines()), report
     report = str(tv.dry_run(tv.quantize(Model()).eval(), [torch.randn(3, 128)], min_block_size=1))
-    assert " ".join(fates.split()) in " ".join(report.split())
+    assert " ".join(outcomes.split()) in " ".join(report.split())

@@ -58,8 +58,8 @@ def test_equals_eager(symmetric, dtype):
 
 def test_products_are_of_integers():
     report = tv.dry_run(Dynamic(False, torch.uint8).eval(), [torch.randn(7, 40)], **STRICT)
-    fates = [tensor["fate"] for engine in report.engines for tensor in engine["quantised"]]
-    assert len(fates) == 2 and all("multiplied as integers by 1 product" in f for f in fates)
+    outcomes = [tensor["outcome"] for engine in report.engines for tensor in engine["quantised"]]
+    assert len(outcomes) == 2 and all("multiplied as integers by 1 product" in f for f in outcomes)
 
 
 class Returned(Dynamic):
@@ -145,8 +145,8 @@ def test_tokens(symmetric, shape):
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_products_of_tokens_are_of_integers(symmetric):
     report = tv.dry_run(Tokens(symmetric).eval(), [torch.randn(7, 40)], **STRICT)
-    fates = [tensor["fate"] for engine in report.engines for tensor in engine["quantised"]]
-    assert len(fates) == 2 and all("multiplied as integers by 1 product" in f for f in fates)
+    outcomes = [tensor["outcome"] for engine in report.engines for tensor in engine["quantised"]]
+    assert len(outcomes) == 2 and all("multiplied as integers by 1 product" in f for f in outcomes)
 
 
 @torch.no_grad()
@@ -185,5 +185,5 @@ def test_the_ends_of_the_grid_in_tensors():
     assert torch.equal(got_q, want_q) and want_q.min() == -100 and want_q.max() == 90
     torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-4)
     report = tv.dry_run(model, [x], **STRICT)
-    fates = [tensor["fate"] for engine in report.engines for tensor in engine["quantised"]]
-    assert len(fates) == 2 and all("multiplied as integers by 1 product" in f for f in fates)
+    outcomes = [tensor["outcome"] for engine in report.engines for tensor in engine["quantised"]]
+    assert len(outcomes) == 2 and all("multiplied as integers by 1 product" in f for f in outcomes)

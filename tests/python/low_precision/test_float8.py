@@ -20,10 +20,10 @@ def compiled(model):
     return torch.compile(model, backend="vulkan", options=OPTIONS)
 
 
-def fates(model, x):
+def outcomes(model, x):
     report = tv.dry_run(model, [x], min_block_size=1)
     assert report.coverage == 1, str(report)
-    return [tensor["fate"] for engine in report.engines for tensor in engine["quantised"]]
+    return [tensor["outcome"] for engine in report.engines for tensor in engine["quantised"]]
 
 
 def quantised(weight, format=torch.float8_e4m3fn):
@@ -56,7 +56,7 @@ def test_weights_are_read_packed(format, dtype):
     model, x = WeightOnly(format, dtype), torch.randn(3, 128).to(dtype)
     torch.testing.assert_close(compiled(model)(x), model(x), rtol=0.016,
                                atol=0.06 if dtype == torch.bfloat16 else 1e-4)
-    assert fates(model, x) == ["read packed by 1 product"]
+    assert outcomes(model, x) == ["read packed by 1 product"]
 
 
 @torch.no_grad()
@@ -106,7 +106,7 @@ def test_dynamic_activations(rows):
         assert rows and "per-tensor scaling" in str(error)
         pytest.skip("PyTorch 2.11 has no scales by row on CPUs")
     torch.testing.assert_close(compiled(model)(x), want, rtol=0.008, atol=0.01)
-    assert fates(model, x)
+    assert outcomes(model, x)
 
 
 def unpacked(packed):
@@ -164,7 +164,7 @@ def test_microscaling_that_is_spelled_out(bits, dtype):
     want = model(x)
     torch.testing.assert_close(compiled(model)(x), want, rtol=0.016 if dtype == torch.bfloat16
                                else 1e-4, atol=want.abs().max().item() * 4e-3)
-    assert fates(model, x) == ["read packed by 1 product"]
+    assert outcomes(model, x) == ["read packed by 1 product"]
     program = tv.compile(model, inputs=[x], **OPTIONS)
     (engine,) = tv.engines(program)
     held = model.q.nbytes + model.scale.nbytes
@@ -176,4 +176,4 @@ def test_microscaling_that_is_spelled_out(bits, dtype):
 def test_what_is_no_such_weight_is_computed(bits):
     model, x = Microscaled(bits, wrong=True), torch.randn(3, 128)
     torch.testing.assert_close(compiled(model)(x), model(x), rtol=1e-4, atol=1e-2)
-    assert "read packed by 1 product" not in fates(model, x)
+    assert "read packed by 1 product" not in outcomes(model, x)

@@ -126,8 +126,8 @@ def test_the_device_holds_what_is_packed(weights, dtype):
     tactics = {layer["tactic"] for layer in engine.info()["layers"]}
     assert any(name.startswith("matmul_quantised") for name in tactics), tactics
     report = tv.dry_run(made, [x], min_block_size=1)
-    fates = [t["fate"] for e in report.engines for t in e["quantised"]]
-    assert fates == ["read packed by 1 product"] * 2
+    outcomes = [t["outcome"] for e in report.engines for t in e["quantised"]]
+    assert outcomes == ["read packed by 1 product"] * 2
 
 
 @turns(3)

@@ -151,9 +151,9 @@ def test_every_product_is_one_of_integers(networks):
     x = data(8, 1)[0]
     calibration = tv.calibrate(model, [x], "minmax")
     report = tv.dry_run(model, [x], **options(calibration))
-    fates = [tensor["fate"] for engine in report.engines for tensor in engine["quantised"]]
+    outcomes = [tensor["outcome"] for engine in report.engines for tensor in engine["quantised"]]
     # Eight layers and the head, each with a weight; query, key and value have one input.
-    assert len(fates) == 18 and all("multiplied as integers by 1 product" in f for f in fates)
+    assert len(outcomes) == 18 and all("multiplied as integers by 1 product" in f for f in outcomes)
 
 
 # --- permission, exclusions ---

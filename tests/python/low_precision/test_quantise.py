@@ -362,8 +362,8 @@ def test_the_dry_run_says_what_becomes_of_each():
             return self.linear(x) + weight.cumsum(0)
 
     report = tv.dry_run(Mixed().eval(), [torch.randn(8, 64)], min_block_size=1)
-    fates = [tensor["fate"] for engine in report.engines for tensor in engine["quantised"]]
-    assert sorted(fates) == [
+    outcomes = [tensor["outcome"] for engine in report.engines for tensor in engine["quantised"]]
+    assert sorted(outcomes) == [
         "computed once for each set of weights and held as float32[8, 32], for aten::cumsum",
         "read packed by 1 product"]
     assert "1 quantised tensor read packed by 1 product: linear" in str(report)

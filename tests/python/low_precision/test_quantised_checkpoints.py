@@ -117,8 +117,8 @@ def test_one_order_is_read_once():
     assert any(each.count("aten::addmm") >= 2 for each in ops), ops
     assert "in another order" in repr(made.q)
     report = tv.dry_run(made, [i], min_block_size=1)
-    fates = [t["fate"] for e in report.engines for t in e["quantised"]]
-    assert fates == ["read packed by 1 product behind a gather of the input"] * 3
+    outcomes = [t["outcome"] for e in report.engines for t in e["quantised"]]
+    assert outcomes == ["read packed by 1 product behind a gather of the input"] * 3
 
 
 @torch.no_grad()

@@ -53,5 +53,5 @@ def test_the_same_tokens(weights, group_size):
 def test_every_product_reads_packed_weights():
     model = tv.quantize(decoder(), "int4")
     report = tv.dry_run(model, {"input_ids": PROMPT, "use_cache": False}, min_block_size=1)
-    fates = [tensor["fate"] for engine in report.engines for tensor in engine["quantised"]]
-    assert fates == ["read packed by 1 product"] * 15  # 7 a layer, and the head
+    outcomes = [tensor["outcome"] for engine in report.engines for tensor in engine["quantised"]]
+    assert outcomes == ["read packed by 1 product"] * 15  # 7 a layer, and the head

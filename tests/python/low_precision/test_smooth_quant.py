@@ -248,8 +248,8 @@ def test_outliers(trained):
 def test_every_product_is_one_of_integers(trained):
     x = data()[0]
     report = tv.dry_run(trained, [x], **options(tv.calibrate(trained, [x], **BOTH)))
-    fates = [tensor["fate"] for engine in report.engines for tensor in engine["quantised"]]
-    assert len(fates) == 20 and all("multiplied as integers by 1 product" in f for f in fates)
+    outcomes = [tensor["outcome"] for engine in report.engines for tensor in engine["quantised"]]
+    assert len(outcomes) == 20 and all("multiplied as integers by 1 product" in f for f in outcomes)
 
 
 @torch.no_grad()

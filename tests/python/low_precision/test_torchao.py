@@ -24,9 +24,9 @@ def network(dtype):
         dtype).eval()
 
 
-def fates(module, x):
+def outcomes(module, x):
     report = tv.dry_run(module, [x], min_block_size=1)
-    return [tensor["fate"] for engine in report.engines for tensor in engine["quantised"]]
+    return [tensor["outcome"] for engine in report.engines for tensor in engine["quantised"]]
 
 
 CONFIGS = {
@@ -52,7 +52,7 @@ def test_quantize_(config, dtype):
     # Eager rounds weights and products to the dtype in between.
     torch.testing.assert_close(compiled(x), eager, rtol=0.016, atol=torch.finfo(dtype).eps)
     assert not torch.equal(eager, exact(x.float()).to(dtype))
-    assert fates(model, x) == ["read packed by 1 product"] * 2
+    assert outcomes(model, x) == ["read packed by 1 product"] * 2
 
 
 def small_floats():
@@ -80,7 +80,7 @@ def test_small_floats(config):
     eager, compiled = model(x), torch.compile(model, backend="vulkan", options=OPTIONS)
     # Of weights alone eager rounds numbers and scales in between; dynamic ones are eager's.
     torch.testing.assert_close(compiled(x), eager, rtol=0.016, atol=0.02)
-    assert fates(model, x).count("read packed by 1 product") == 2
+    assert outcomes(model, x).count("read packed by 1 product") == 2
 
 
 class Affine(nn.Module):
@@ -106,7 +106,7 @@ def test_dequantize_affine(block):
     torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-3)
     program = tv.compile(model, inputs=[x], **OPTIONS)
     torch.testing.assert_close(program(x), model(x), rtol=1e-4, atol=1e-3)
-    assert fates(model, x) == ["read packed by 1 product"]
+    assert outcomes(model, x) == ["read packed by 1 product"]
 
 
 def weights_only():
@@ -190,9 +190,9 @@ def test_pt2e_static(fold):
     assert (compiled(x) - eager).abs().max() <= limit
     program = tv.compile(torch.export.export(model, (x,)), **OPTIONS)
     assert (program(x) - eager).abs().max() <= limit
-    told = fates(model, x)
-    assert sum("multiplied as integers by 1 convolution" in fate for fate in told) == 4
-    assert sum("multiplied as integers by 1 product" in fate for fate in told) == 2
+    told = outcomes(model, x)
+    assert sum("multiplied as integers by 1 convolution" in outcome for outcome in told) == 4
+    assert sum("multiplied as integers by 1 product" in outcome for outcome in told) == 2
     (engine,) = tv.engines(program)
     # The input is quantised, and no other tensor by a kernel of its own.
     names = [layer["tactic"] for layer in engine.info()["layers"]]
@@ -218,5 +218,5 @@ def test_pt2e_dynamic():
         limit = 0.01 * eager.abs().max()  # behind a value on a half, as above
         assert (compiled(given) - eager).abs().max() <= limit
         assert (program(given) - eager).abs().max() <= limit
-    told = fates(model, x)
-    assert sum("multiplied as integers by 1 product" in fate for fate in told) == 4
+    told = outcomes(model, x)
+    assert sum("multiplied as integers by 1 product" in outcome for outcome in told) == 4

@@ -42,11 +42,11 @@ struct Quantising : GraphBuilder {
   }
   ValueId quantised(Shape shape = {6, 32}) { return weight(std::move(shape), DType::kI8); }
 
-  std::vector<QuantisedFate> run() {
-    std::vector<QuantisedFate> fates;
-    graph = multiply_quantised(graph, &fates);
+  std::vector<QuantisedOutcome> run() {
+    std::vector<QuantisedOutcome> outcomes;
+    graph = multiply_quantised(graph, &outcomes);
     check(graph, "test");
-    return fates;
+    return outcomes;
   }
   const Node* product() const {
     for (const Node& n : graph.nodes) {
@@ -60,12 +60,12 @@ TEST(MultiplyQuantised, ProductsReadWhatIsPacked) {
   Quantising b;
   const ValueId x = b.input({3, 32}), q = b.quantised(), scale = b.weight({6, 4});
   b.output(b.mm(x, b.transpose(b.dequantize(q, scale, {6, 32}))));
-  const auto fates = b.run();
+  const auto outcomes = b.run();
   ASSERT_TRUE(b.product()) << dump(b.graph);
   EXPECT_EQ(b.product()->input("input"), q);
   EXPECT_EQ(b.product()->input("scale"), scale);
-  ASSERT_EQ(fates.size(), 1u);
-  EXPECT_EQ(fates[0].fate, "read packed by 1 product");
+  ASSERT_EQ(outcomes.size(), 1u);
+  EXPECT_EQ(outcomes[0].outcome, "read packed by 1 product");
 }
 
 TEST(MultiplyQuantised, ProductsOfAnyRankReadWhatIsPacked) {
@@ -74,7 +74,7 @@ TEST(MultiplyQuantised, ProductsOfAnyRankReadWhatIsPacked) {
   b.output(b.node("aten::matmul", {tensor_arg("self", b.input({2, 3, 32})), tensor_arg("other", w)},
                   {{DType::kF32, {2, 3, 6}}})
                .outputs[0]);
-  EXPECT_EQ(b.run().at(0).fate, "read packed by 1 product");
+  EXPECT_EQ(b.run().at(0).outcome, "read packed by 1 product");
   ASSERT_TRUE(b.product()) << dump(b.graph);
 }
 
@@ -97,13 +97,13 @@ TEST(MultiplyQuantised, ScalesOfCodesStayCodes) {
                {{DType::kF32, {6, 32}}})
             .outputs[0];
     b.output(b.mm(b.input({3, 32}), b.transpose(w)));
-    const auto fates = b.run();
+    const auto outcomes = b.run();
     ASSERT_TRUE(b.product()) << dump(b.graph);
     EXPECT_EQ(b.product()->text("format"), "float8_e5m2");
     EXPECT_EQ(b.product()->text("scale_format"), "float8_e4m3fn");
     EXPECT_EQ(b.graph.value(b.product()->input("scale")).shape, (Shape{6, 4}));
-    ASSERT_EQ(fates.size(), 1u) << "a scale is part of its tensor";
-    EXPECT_EQ(fates[0].fate, "read packed by 1 product");
+    ASSERT_EQ(outcomes.size(), 1u) << "a scale is part of its tensor";
+    EXPECT_EQ(outcomes[0].outcome, "read packed by 1 product");
   }
 }
 
@@ -156,10 +156,10 @@ TEST(MultiplyQuantised, FourBitsAlongTheOtherDimensionStay) {
   Quantising b;
   const ValueId q = b.weight({6, 16}, DType::kU8);
   b.output(b.mm(b.input({3, 6}), b.dequantize(q, b.weight({6, 4}), {6, 32}, 4)));
-  const auto fates = b.run();
+  const auto outcomes = b.run();
   EXPECT_FALSE(b.product());
-  ASSERT_EQ(fates.size(), 1u);
-  EXPECT_EQ(fates[0].fate,
+  ASSERT_EQ(outcomes.size(), 1u);
+  EXPECT_EQ(outcomes[0].outcome,
             "computed once for each set of weights and held as float32[6, 32], for aten::mm");
 }
 
@@ -169,10 +169,10 @@ TEST(MultiplyQuantised, WhatIsNotConstantStays) {
   b.output(b.mm(b.input({3, 32}), b.transpose(b.dequantize(q, b.weight({6, 4}), {6, 32}))));
   b.output(
       b.mm(b.input({3, 32}), b.transpose(b.dequantize(b.quantised(), b.input({6, 4}), {6, 32}))));
-  const auto fates = b.run();
+  const auto outcomes = b.run();
   EXPECT_FALSE(b.product());
-  ASSERT_EQ(fates.size(), 2u);
-  EXPECT_EQ(fates[0].fate, "computed at each call as float32[6, 32], for aten::mm");
+  ASSERT_EQ(outcomes.size(), 2u);
+  EXPECT_EQ(outcomes[0].outcome, "computed at each call as float32[6, 32], for aten::mm");
 }
 
 TEST(MultiplyQuantised, OtherReadersKeepTheirFloats) {
@@ -180,10 +180,10 @@ TEST(MultiplyQuantised, OtherReadersKeepTheirFloats) {
   const ValueId w = b.dequantize(b.quantised(), b.weight({6, 1}), {6, 32});
   b.output(b.mm(b.input({3, 32}), b.transpose(w)));
   b.output(b.work({w}, {6, 32}));
-  const auto fates = b.run();
+  const auto outcomes = b.run();
   ASSERT_TRUE(b.product());
-  ASSERT_EQ(fates.size(), 1u);
-  EXPECT_EQ(fates[0].fate,
+  ASSERT_EQ(outcomes.size(), 1u);
+  EXPECT_EQ(outcomes[0].outcome,
             "read packed by 1 product; computed once for each set of weights and held as "
             "float32[6, 32], for t::work");
 }
@@ -195,13 +195,13 @@ TEST(MultiplyQuantised, RowsOfAnEmbeddingAreLookedUpFirst) {
   b.output(b.node("aten::embedding", {tensor_arg("weight", table), tensor_arg("indices", i)},
                   {{DType::kF32, {2, 3, 8}}})
                .outputs[0]);
-  const auto fates = b.run();
+  const auto outcomes = b.run();
   const Node& last = b.graph.nodes.back();
   EXPECT_EQ(last.op, "tv::dequantize") << dump(b.graph);
   EXPECT_EQ(b.graph.value(last.input("input")).shape, (Shape{2, 3, 8}));
   EXPECT_EQ(b.graph.value(last.input("scale")).shape, (Shape{2, 3, 2}));
-  ASSERT_EQ(fates.size(), 1u);
-  EXPECT_EQ(fates[0].fate, "read packed by 1 embedding");
+  ASSERT_EQ(outcomes.size(), 1u);
+  EXPECT_EQ(outcomes[0].outcome, "read packed by 1 embedding");
 }
 
 size_t count_of(const Graph& graph, const std::string& op) {
@@ -224,14 +224,15 @@ TEST(MultiplyQuantised, ProductsOfTheSameRowsAreOne) {
                           .outputs[0]);
     b.output(b.work({results.back()}, {3, rows}));
   }
-  const auto fates = b.run();
+  const auto outcomes = b.run();
   EXPECT_EQ(count_of(b.graph, "tv::matmul_quantised"), 1u) << dump(b.graph);
   EXPECT_EQ(b.graph.value(b.product()->outputs[0]).shape, (Shape{3, 20}));
   EXPECT_EQ(b.graph.value(b.product()->input("scale")).shape, (Shape{20, 4}));
   EXPECT_EQ(count_of(b.graph, "aten::slice.Tensor"), 3u);
   EXPECT_EQ(count_of(b.graph, "tv::pointwise"), 1u) << "one addition of all biases";
-  ASSERT_EQ(fates.size(), 3u);
-  for (const QuantisedFate& fate : fates) EXPECT_EQ(fate.fate, "read packed by 1 product");
+  ASSERT_EQ(outcomes.size(), 3u);
+  for (const QuantisedOutcome& outcome : outcomes)
+    EXPECT_EQ(outcome.outcome, "read packed by 1 product");
 }
 
 TEST(MultiplyQuantised, ProductsOfOtherFormsStayApart) {
@@ -264,12 +265,12 @@ ValueId in_pieces(Quantising& b, Shape scales, Shape zeros) {
 TEST(MultiplyQuantised, PiecesAreRecognised) {
   Quantising b;
   b.output(b.mm(b.input({3, 32}), b.transpose(in_pieces(b, {6, 4, 1}, {6, 4, 1}))));
-  const auto fates = b.run();
+  const auto outcomes = b.run();
   ASSERT_TRUE(b.product()) << dump(b.graph);
   EXPECT_EQ(b.graph.value(b.product()->input("input")).shape, (Shape{6, 32}));
   EXPECT_EQ(b.graph.value(b.product()->input("scale")).shape, (Shape{6, 4}));
   EXPECT_EQ(b.graph.value(b.product()->input("zero_point")).dtype, DType::kI8);
-  ASSERT_EQ(fates.size(), 1u);
+  ASSERT_EQ(outcomes.size(), 1u);
 }
 
 TEST(MultiplyQuantised, PiecesWithOtherBlocksStay) {

@@ -45,10 +45,11 @@ struct Sparse : GraphBuilder {
     check(graph, "test");
     return static_cast<size_t>(std::ranges::count(graph.nodes, "tv::matmul_sparse", &Node::op));
   }
-  std::string fate(const GraphUs& us = {}) {
-    std::vector<SparseFate> fates;
-    graph = choose_sparse(graph, gpu(), us, &fates);
-    return fates.size() == 1 ? fates[0].fate : std::to_string(fates.size()) + " fates";
+  std::string outcome(const GraphUs& us = {}) {
+    std::vector<SparseOutcome> outcomes;
+    graph = choose_sparse(graph, gpu(), us, &outcomes);
+    return outcomes.size() == 1 ? outcomes[0].outcome
+                                : std::to_string(outcomes.size()) + " outcomes";
   }
 };
 
@@ -98,15 +99,16 @@ TEST(MultiplySparse, InputsAreNotLookedAt) {
 }
 
 TEST(MultiplySparse, RulesSayWhy) {
-  const auto fate = [](int64_t rows, int64_t k, uint8_t dims) {
+  const auto outcome = [](int64_t rows, int64_t k, uint8_t dims) {
     Sparse b;
     b.output(b.mm(b.input({rows, k}), b.transpose(b.marked({6, k}, dims))));
-    return b.fate();
+    return b.outcome();
   };
-  EXPECT_EQ(fate(1, 32, 2), "read as 2:4 sparse");
-  EXPECT_EQ(fate(2, 32, 2), "read dense: 2 rows are multiplied by it; by rule only one gains");
-  EXPECT_EQ(fate(1, 20, 2), "read dense: rows of 20 elements; want a multiple of 8");
-  EXPECT_EQ(fate(1, 32, 1), "read dense: of four neighbours in a row more than two are not zero");
+  EXPECT_EQ(outcome(1, 32, 2), "read as 2:4 sparse");
+  EXPECT_EQ(outcome(2, 32, 2), "read dense: 2 rows are multiplied by it; by rule only one gains");
+  EXPECT_EQ(outcome(1, 20, 2), "read dense: rows of 20 elements; want a multiple of 8");
+  EXPECT_EQ(outcome(1, 32, 1),
+            "read dense: of four neighbours in a row more than two are not zero");
 }
 
 TEST(MultiplySparse, TimesDecideWhereTheyAreKnown) {
@@ -114,13 +116,14 @@ TEST(MultiplySparse, TimesDecideWhereTheyAreKnown) {
     Sparse b;
     b.output(b.mm(b.input({512, 32}), b.transpose(b.marked({6, 32}, 2))));
     size_t marked = 0, unmarked = 0;
-    const std::string fate = b.fate([&](Graph alone) -> std::optional<double> {
+    const std::string outcome = b.outcome([&](Graph alone) -> std::optional<double> {
       const bool sparse = std::ranges::any_of(
           alone.weights, [&](ValueId v) { return alone.value(v).two_four != 0; });
       ++(sparse ? marked : unmarked);
       return sparse == sparse_is_faster ? 1 : 2;
     });
-    EXPECT_EQ(fate, sparse_is_faster ? "read as 2:4 sparse" : "read dense: measured to be faster");
+    EXPECT_EQ(outcome,
+              sparse_is_faster ? "read as 2:4 sparse" : "read dense: measured to be faster");
     EXPECT_EQ(marked, 1u);
     EXPECT_EQ(unmarked, 1u);
     EXPECT_EQ(b.products(), sparse_is_faster ? 1u : 0u);
@@ -132,10 +135,10 @@ TEST(MultiplySparse, AWeightOfTwoProductsIsOneOrTheOther) {
   const ValueId w = b.transpose(b.marked({6, 32}, 2));
   b.output(b.mm(b.input({1, 32}), w));
   b.output(b.mm(b.input({64, 32}), w));
-  std::vector<SparseFate> fates;
-  b.graph = choose_sparse(b.graph, gpu(), {}, &fates);
-  ASSERT_EQ(fates.size(), 2u);
-  EXPECT_EQ(fates[0].fate, "read dense: another product reads the weight so");
+  std::vector<SparseOutcome> outcomes;
+  b.graph = choose_sparse(b.graph, gpu(), {}, &outcomes);
+  ASSERT_EQ(outcomes.size(), 2u);
+  EXPECT_EQ(outcomes[0].outcome, "read dense: another product reads the weight so");
   EXPECT_EQ(b.products(), 0u);
 }
 

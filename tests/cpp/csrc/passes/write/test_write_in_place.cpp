@@ -51,10 +51,10 @@ class WriteInPlace : public testing::Test {
     return g.op("aten::cat", {tensor_list_arg("tensors", {a, b}), attr_arg("dim", whole(0))},
                 std::move(shape));
   }
-  Graph run(std::vector<WriteFate>* fates = nullptr) {
+  Graph run(std::vector<WriteOutcome>* outcomes = nullptr) {
     Graph graph = move_windows(g.graph, Settings{}, test_device());
     graph = choose_layouts(std::move(graph), Settings{}, test_device());
-    graph = write_in_place(std::move(graph), Settings{}, test_device(), fates);
+    graph = write_in_place(std::move(graph), Settings{}, test_device(), outcomes);
     check(graph, "write_in_place");
     return graph;
   }
@@ -129,13 +129,13 @@ TEST_F(WriteInPlace, SaysWhyAValueIsCopied) {
   over(written, b);
   const ValueId c = g.input({8, 5});
   over(put(c, row, 3, 4), c);
-  std::vector<WriteFate> fates;
-  run(&fates);
-  ASSERT_EQ(fates.size(), 3u);
-  EXPECT_EQ(fates[0].reason, "the value is a result of its own, too");
-  EXPECT_NE(fates[1].reason.find("reads the older contents behind the write"), std::string::npos)
-      << fates[1].reason;
-  EXPECT_EQ(fates[2].reason, "");
+  std::vector<WriteOutcome> outcomes;
+  run(&outcomes);
+  ASSERT_EQ(outcomes.size(), 3u);
+  EXPECT_EQ(outcomes[0].reason, "the value is a result of its own, too");
+  EXPECT_NE(outcomes[1].reason.find("reads the older contents behind the write"), std::string::npos)
+      << outcomes[1].reason;
+  EXPECT_EQ(outcomes[2].reason, "");
 }
 
 TEST_F(WriteInPlace, RollsOfAllLengthsMoveEachElement) {

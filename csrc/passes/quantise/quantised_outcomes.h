@@ -10,10 +10,10 @@
 namespace tv {
 
 /// What became of a quantised tensor, the input of a tv::dequantize.
-struct QuantisedFate {
+struct QuantisedOutcome {
   std::string tensor;               ///< its name
   std::string source, module_path;  ///< of the node
-  std::string fate;                 ///< "read packed by 2 products"
+  std::string outcome;              ///< "read packed by 2 products"
 };
 
 /// Who reads a quantised weight as it is packed.
@@ -29,10 +29,10 @@ struct BeforeMultiply {
   const std::vector<bool>& constant;  ///< by value
 };
 
-/// The fates of each tv::dequantize in `before` and of each of `integers`; `after` is the graph
+/// The outcomes of each tv::dequantize in `before` and of each of `integers`; `after` is the graph
 /// that was made of it, `packed` says who reads which node's integers packed.
-std::vector<QuantisedFate> fates_of_quantised(const Graph& after, const BeforeMultiply& before,
-                                              const std::map<const Node*, PackedReads>& packed,
-                                              IntegerReads integers);
+std::vector<QuantisedOutcome> outcomes_of_quantised(
+    const Graph& after, const BeforeMultiply& before,
+    const std::map<const Node*, PackedReads>& packed, IntegerReads integers);
 
 }  // namespace tv

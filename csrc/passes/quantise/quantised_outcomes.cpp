@@ -1,4 +1,4 @@
-#include "csrc/passes/quantise/quantised_fates.h"
+#include "csrc/passes/quantise/quantised_outcomes.h"
 
 #include <algorithm>
 #include <set>
@@ -13,18 +13,18 @@
 namespace tv {
 namespace {
 
-class Fates {
+class Outcomes {
  public:
-  Fates(const Graph& after, const BeforeMultiply& before)
+  Outcomes(const Graph& after, const BeforeMultiply& before)
       : graph_(after), nodes_(before.nodes), constant_(before.constant), live_(live_values(after)) {
     for (const Node& node : before.nodes) {
       for (const ValueId out : node.outputs) made_by_[out] = &node;
     }
   }
 
-  std::vector<QuantisedFate> all(const std::map<const Node*, PackedReads>& packed,
-                                 IntegerReads integers) const {
-    std::vector<QuantisedFate> fates;
+  std::vector<QuantisedOutcome> all(const std::map<const Node*, PackedReads>& packed,
+                                    IntegerReads integers) const {
+    std::vector<QuantisedOutcome> outcomes;
     std::set<ValueId> scales;  // of others, which say what became of them
     for (const Node& node : nodes_) {
       if (node.op != "tv::dequantize") continue;
@@ -43,10 +43,12 @@ class Fates {
       if (scaled_behind && counts == packed.end() && !live_.contains(node.outputs[0])) continue;
       PackedReads read = counts == packed.end() ? PackedReads{} : counts->second;
       if (node.op == "tv::dequantize") read.tensor = graph_.value(node.input("input")).name;
-      std::string fate;
-      const auto add = [&](const std::string& part) { fate += (fate.empty() ? "" : "; ") + part; };
+      std::string outcome;
+      const auto add = [&](const std::string& part) {
+        outcome += (outcome.empty() ? "" : "; ") + part;
+      };
       if (const auto found = integers.find(read.tensor); found != integers.end()) {
-        add(fate_of_integers(found->second));
+        add(outcome_of_integers(found->second));
         integers.erase(found);
       }
       if (read.products > 0) {
@@ -66,12 +68,13 @@ class Fates {
                       : "computed at each call as ") +
             type_text(graph_.value(node.outputs[0])) + ", for " + listed(ops));
       }
-      fates.push_back({read.tensor, node.source, node.module_path, fate.empty() ? "unused" : fate});
+      outcomes.push_back(
+          {read.tensor, node.source, node.module_path, outcome.empty() ? "unused" : outcome});
     }
     for (const auto& [tensor, readers] : integers) {
-      fates.push_back({tensor, "", "", fate_of_integers(readers)});
+      outcomes.push_back({tensor, "", "", outcome_of_integers(readers)});
     }
-    return fates;
+    return outcomes;
   }
 
  private:
@@ -124,7 +127,7 @@ class Fates {
 
   /// What reads a tensor of integers as such: "multiplied as integers by 2 products", "moved as
   /// integers by aten::cat".
-  static std::string fate_of_integers(const std::vector<std::string>& readers) {
+  static std::string outcome_of_integers(const std::vector<std::string>& readers) {
     std::set<std::string> movers;
     size_t convolutions = 0, products = 0;
     for (const std::string& op : readers) {
@@ -151,10 +154,10 @@ class Fates {
 
 }  // namespace
 
-std::vector<QuantisedFate> fates_of_quantised(const Graph& after, const BeforeMultiply& before,
-                                              const std::map<const Node*, PackedReads>& packed,
-                                              IntegerReads integers) {
-  return Fates(after, before).all(packed, std::move(integers));
+std::vector<QuantisedOutcome> outcomes_of_quantised(
+    const Graph& after, const BeforeMultiply& before,
+    const std::map<const Node*, PackedReads>& packed, IntegerReads integers) {
+  return Outcomes(after, before).all(packed, std::move(integers));
 }
 
 }  // namespace tv
