@@ -9,6 +9,7 @@
 #include "csrc/cli/text/command_error.h"
 #include "csrc/plan/plan.h"
 #include "csrc/precision.h"
+#include "runtime/base/error.h"
 
 namespace tv::cli {
 
