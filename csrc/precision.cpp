@@ -23,18 +23,29 @@ DType low_precision(const Settings& settings) {
 
 bool permits_int8(const Settings& settings) { return enables(settings, DType::kI8); }
 
+std::vector<DType> effective_precisions(const Settings& settings) {
+  std::vector<DType> found;
+  if (const DType low = low_precision(settings); low != DType::kOther) found.push_back(low);
+  if (permits_int8(settings)) {
+    found.push_back(DType::kI8);
+    if (enables(settings, DType::kF32)) found.push_back(DType::kF32);
+  }
+  return found;
+}
+
 void check_together(const Settings& settings) {
   const bool excludes =
       !settings.autocast_excluded_nodes.empty() || !settings.autocast_excluded_ops.empty();
   if (excludes && low_precision(settings) == DType::kOther && !permits_int8(settings)) {
     throw Error(ErrorKind::kUser,
-                "autocast_excluded_nodes and autocast_excluded_ops need enable_autocast=True or "
-                "enabled_precisions with a 16-bit dtype or torch.int8");
+                "autocast_excluded_nodes and autocast_excluded_ops need a lower precision: "
+                "enabled_precisions with a 16-bit dtype or int8, or, in Python, "
+                "enable_autocast=True");
   }
   if (!settings.calibration.empty() && !permits_int8(settings)) {
     throw Error(ErrorKind::kUser,
-                "calibration needs torch.int8 in enabled_precisions, e.g. {torch.float32, "
-                "torch.int8}");
+                "calibration needs int8 in enabled_precisions, beside float32 if layers may stay "
+                "in it");
   }
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 // What settings say of precision, for all who ask.
 
+#include <vector>
+
 #include "csrc/settings.h"
 
 namespace tv {
@@ -10,6 +12,10 @@ DType low_precision(const Settings& settings);
 
 /// Whether settings.enabled_precisions has int8.
 bool permits_int8(const Settings& settings);
+
+/// What settings.enabled_precisions comes to, the same for all that mean the same: the 16-bit
+/// dtype, and with int8 that and, if it is there, float32.
+std::vector<DType> effective_precisions(const Settings& settings);
 
 /// Throws Error(kUser) for settings that mean nothing together: a calibration without int8, and
 /// nodes that are kept in float32 where nothing else is permitted. For those who read users'

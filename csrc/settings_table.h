@@ -189,13 +189,14 @@ TV_COMPILER_SETTING(kBool, check_addresses, false, .of_user = false)
 
 TV_CACHE_SETTING(kBool, cache_built_engines, true,
   .section = "Building",
-  .help = "engines and compiled kernels are written to the cache on disk "
-          "([deployment.md](deployment.md))",
+  .help = "engines are written to the cache on disk ([deployment.md](deployment.md)); compiled "
+          "kernels and timings are kept there if `reuse_cached_engines` is set, too",
   .flags = {{"--noCache", "Neither read nor write the cache of engines and kernels", "false"}})
 
 TV_CACHE_SETTING(kBool, reuse_cached_engines, true,
   .section = "Building",
-  .help = "engines and compiled kernels are read from that cache",
+  .help = "engines are read from that cache; compiled kernels and timings, if "
+          "`cache_built_engines` is set, too",
   .flags = {{"--noCache", "Neither read nor write the cache of engines and kernels", "false"}})
 
 TV_CACHE_SETTING(kDirectory, engine_cache_dir, {},
@@ -212,7 +213,8 @@ TV_CACHE_SETTING(kText, weights_digest, {}, .of_user = false)
 
 TV_COMPILER_SETTING(kFile, timing_cache_path, {},
   .in_key = false, .section = "Building", .shown = "in the cache",
-  .help = "JSON file of the tuner's timings; default `timings.json` in `engine_cache_dir`. What "
+  .help = "JSON file of the tuner's timings; default `timings.json` in `engine_cache_dir`, if both "
+          "of its flags are set. What "
           "it holds is not timed again. Several processes may share it",
   .flags = {{"--timingCacheFile", "File of measured tactics, read and written"}})
 

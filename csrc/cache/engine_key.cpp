@@ -2,6 +2,7 @@
 
 #include "csrc/codegen/glsl_compiler.h"
 #include "csrc/codegen/kernel_source.h"
+#include "csrc/precision.h"
 #include "csrc/setting_values.h"
 #include "csrc/version.h"
 #include "runtime/base/json.h"
@@ -22,7 +23,9 @@ const std::string& builder_digest() {
 
 std::string code_text(const Settings& settings) {
   Json::Object code;
-  each_setting(settings, [&](const SettingRow& row, const auto& value) {
+  Settings keyed = settings;
+  keyed.enabled_precisions = effective_precisions(settings);
+  each_setting(keyed, [&](const SettingRow& row, const auto& value) {
     if (row.in_key) code.emplace(row.name, setting_json(value));
   });
   return Json(code).dump();

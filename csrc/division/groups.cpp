@@ -381,7 +381,7 @@ bool has_symbols(const ImportedModel& model) {
 
 bool is_large_enough(const Plan& plan) {
   const auto work = static_cast<double>(std::max<int64_t>(plan.parts.compute_nodes, 1));
-  return !plan.parts.blocks.empty() && work >= plan.settings.min_block_size;
+  return !plan.parts.blocks.empty() && work >= least_block_size(plan.settings);
 }
 
 GroupedDivision divide_by_value(const DivisionRequest& request, const Settings& settings,

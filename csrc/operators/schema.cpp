@@ -145,7 +145,10 @@ std::map<std::string, Schema, std::less<>> read_all() {
       made.emplace(op, reader.schema());
     } else if (!own.empty()) {
       const auto of_library = made.find(op);
-      if (of_library == made.end()) malformed(own);
+      if (of_library == made.end()) {
+        throw Error(ErrorKind::kInternal, "the schema of " + op + " has to begin with '" + op +
+                                              "(', as no library's is known: '" + own + "'");
+      }
       SchemaReader(own).amend(of_library->second);
     }
   }

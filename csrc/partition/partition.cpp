@@ -239,9 +239,8 @@ class Partitioner {
     return std::count_if(nodes.begin(), nodes.end(), [&](int32_t n) { return does_work_[n]; });
   }
 
-  /// Whole-graph compilation takes blocks of any size: what is in the way is something else.
   void choose_by_size(std::vector<std::vector<int32_t>>& blocks, Partition& result) {
-    const double least = settings_.require_full_compilation ? 1 : settings_.min_block_size;
+    const double least = least_block_size(settings_);
     const bool nothing = std::isinf(least);
     // A size that the user chose stands for itself.
     const bool pays_switches = settings_.on_cuda && !settings_.require_full_compilation &&
@@ -328,6 +327,11 @@ class Partitioner {
 };
 
 }  // namespace
+
+double least_block_size(const Settings& settings) {
+  // Whole-graph compilation takes blocks of any size: what is in the way is something else.
+  return settings.require_full_compilation ? 1 : settings.min_block_size;
+}
 
 Partition partition(const Graph& graph, const Settings& settings, const DeviceProfile& device) {
   return partition_as_if(graph, settings, device, {});

@@ -33,6 +33,10 @@ struct Partition {
   std::vector<int64_t> candidate_sizes;
 };
 
+/// The least size of a block under these settings: settings.min_block_size, and 1 with
+/// settings.require_full_compilation.
+double least_block_size(const Settings& settings);
+
 /// Splits the graph: acyclic, largest first. Needs no device. With
 /// settings.require_full_compilation blocks of any size count; frontends, who know places in the
 /// model, refuse what stays native all the same. A view of a graph input that is itself a graph

@@ -1,14 +1,19 @@
 #include "csrc/report/flops.h"
 
+#include <string>
+
 #include "csrc/converter.h"
 #include "csrc/operators/schema.h"
 
 namespace tv {
 namespace {
 
+/// Of an overload that has none the converter of the operator itself: aten::conv1d.padding.
 const Converter* converter_of(const Node& node) {
-  const Converter* found = Registry::instance().find(node.op);
-  return found ? found : Registry::instance().find(node.origin.op);
+  for (const std::string& op : {node.op, node.origin.op, node.op.substr(0, node.op.find('.'))}) {
+    if (const Converter* found = Registry::instance().find(op)) return found;
+  }
+  return nullptr;
 }
 
 /// A node that a frontend could not express reads its tensors as one list: by the names that its

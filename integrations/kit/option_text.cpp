@@ -5,7 +5,6 @@
 
 #include "csrc/cli/text/nearest.h"
 #include "csrc/setting_values.h"
-#include "runtime/base/env.h"
 
 namespace tv {
 

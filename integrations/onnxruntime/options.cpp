@@ -16,7 +16,6 @@
 #include "csrc/setting_values.h"
 #include "csrc/user_code.h"
 #include "integrations/kit/option_text.h"
-#include "runtime/base/env.h"
 
 namespace tv::ort {
 namespace {

@@ -337,9 +337,6 @@ def test_constants_that_are_nodes():
     check(compiled(made), made, {"x": random(2), "chosen": random(100) > 1})
 
 
-# --- calls that the plan does not have ---
-
-
 def test_bad_feeds():
     session = compiled(nonzero_in_the_middle())
     for feed, message in (({}, "'x' is missing"), ({"x": random(2, 5), "z": 1}, "no input 'z'"),

@@ -1,10 +1,10 @@
 """torch's own tests of compiled backends, against "vulkan": python tests/torch_suites/run.py
 --results DIR --seconds 600.
 
-The tests are of torch 2.6. What aot_eager fails, too, as what asks of inductor's code alone, is
-left out: the cases that aot_eager.txt lists. A case that fails and is not listed is run with
-aot_eager, too, and the outcome says so, but it counts. `--write` makes that list anew, of the
-results of a run that left nothing.
+The tests are of torch 2.6. A case that fails is run with aot_eager, too; what fails there as well,
+as what asks of inductor's code alone, does not count. `--write` keeps a list of such cases,
+aot_eager.txt, of the results of a run that left nothing: they are left out then, and another that
+fails with aot_eager counts.
 
 Cases come in an order by the seed, each file for its share of the time. Results are those of one
 build: DIR has a folder for each. A run that is stopped goes on from its results, and says how many
@@ -198,8 +198,8 @@ def run(options) -> int:
 
 def results_of(options, file: str) -> tuple[list[dict], int]:
     """A file's results so far, and how many of its cases have none."""
-    paths = [_results(options, file, n) for n in range(options.workers)]
-    records = [r for path in paths for r in read(path)]
+    paths, listed = [_results(options, file, n) for n in range(options.workers)], fails_elsewhere()
+    records = [r for path in paths for r in read(path) if r["case"] not in listed]
     totals = [int(_total(path).read_text()) for path in paths if _total(path).exists()]
     return records, sum(totals) - len(records)
 

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <variant>
 
+#include "csrc/codegen/kernel_source.h"
 #include "tests/cpp/kit/interpreted_engine.h"
 #include "tests/cpp/kit/matrix_engines.h"
 #include "tests/cpp/kit/seed.h"
@@ -52,7 +54,7 @@ std::vector<KernelFault> faults() {
        ""},
       {shared, "matmul_shared_", {"STEP_UNITS + i * 16 * LDA", "STEP_UNITS + i * 15 * LDA"}, ""},
       {shared, "matmul_shared_f16_64x64x32_", {"A_NEXT (BK / 8)", "A_NEXT (BK / 8 + 1)"}, ""},
-      {conv, "conv_matrix_", {"j * 16 * LD + s * 2, LD,", "j * 16 * LD + s * 2 + 1, LD,"}, ""},
+      {conv, "conv_matrix_", {"j * 16 * LD + s * 2 + h,", "j * 16 * LD + s * 2 + h + 1,"}, ""},
       // Barriers.
       {rows,
        "matmul_rows_",
@@ -63,6 +65,16 @@ std::vector<KernelFault> faults() {
        {"#define PATCH 1", "#define PATCH 1\n#define barrier()"},
        "no barrier between"},
   };
+}
+
+/// All of them, since a run draws a few.
+TEST(InterpretedFaults, HaveAKernelThatTheyAreIn) {
+  for (const KernelFault& fault : faults()) {
+    const bool known = std::ranges::any_of(kernel_sources(), [&](const auto& kernel) {
+      return kernel.second.find(fault.edit.from) != std::string_view::npos;
+    });
+    EXPECT_TRUE(known) << fault.tactic << ": " << fault.edit.from;
+  }
 }
 
 TEST(InterpretedFaults, InKernelsOfTheMatrixUnitsAreFound) {

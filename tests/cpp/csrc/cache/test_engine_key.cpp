@@ -336,7 +336,7 @@ TEST(EngineKey, TheTextOfSettings) {
     "check_addresses": true, "check_indices": false, "min_block_size": "inf", "debug_dir": "/d"})")),
             R"({"autocast_excluded_nodes": [], "autocast_excluded_ops": [], )"
             R"("check_addresses": true, "check_indices": false, "disable_tf32": false, )"
-            R"("enabled_precisions": ["float32", "bfloat16"], "matrix_units": true, )"
+            R"("enabled_precisions": ["bfloat16"], "matrix_units": true, )"
             R"("optimization_level": 0, )"
             R"("sparse_weights": false, "tactics": ["matmul_simt", "gemm \"q\""], )"
             R"("truncate_long_and_double": true, )"

@@ -65,8 +65,8 @@ TEST(Flops, OfWhatWasNotExpressed) {
   GraphBuilder b;
   const ValueId x = b.input({1, 3, 8}), weight = b.input({4, 3, 3});
   for (const std::vector<ValueId>& reads : {std::vector{x, weight}, std::vector{x}}) {
-    Node& node =
-        b.node("aten::conv1d", {tensor_list_arg("inputs", reads)}, {{DType::kF32, {1, 4, 6}}});
+    Node& node = b.node("aten::conv1d.padding", {tensor_list_arg("inputs", reads)},
+                        {{DType::kF32, {1, 4, 6}}});
     node.origin.refusal = "its padding is a text";
   }
   EXPECT_EQ(flops_of(b.graph, b.graph.nodes[0]), 2 * (4 * 6) * (3 * 3));
