@@ -31,8 +31,13 @@ def schema_text(op: str) -> str:
         return KNOWN[op]
     library, _, rest = op.partition("::")
     name, _, overload = rest.partition(".")
-    packet = getattr(getattr(torch.ops, library), name)
-    text = str(getattr(packet, overload or "default")._schema)
+    try:
+        packet = getattr(getattr(torch.ops, library), name)
+        text = str(getattr(packet, overload or "default")._schema)
+    except AttributeError:
+        raise AttributeError(f"the registry has {op}, and nothing that LIBRARIES names registers "
+                             "it: name the module that does, or write its schema into KNOWN "
+                             "(docs/adding_an_operator.md)") from None
     return re.sub(r"Tensor\([a-z](?:[^a-z)][^)]*)?\)", "Tensor", text)
 
 

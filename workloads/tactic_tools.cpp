@@ -99,7 +99,9 @@ bool is_tactic_name(const std::string& name) {
 
 CandidateTactic candidate_of(const std::string& name, const std::string& refusal) {
   if (!is_tactic_name(name)) {
-    throw Error(ErrorKind::kInternal, "[tactics] " + name + ": no name as in docs/kernels.md");
+    throw Error(ErrorKind::kInternal, "[tactics] " + name +
+                                          ": no name as in docs/kernels.md: words of two letters "
+                                          "or more, precision, tile, options, in this order");
   }
   return {name, refusal};
 }

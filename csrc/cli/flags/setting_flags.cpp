@@ -56,12 +56,13 @@ bool is(const SettingRow& row, const char* kind) { return std::string_view(row.k
 
 /// What an integer must be: the row's range.
 CLI::Validator in_range(const SettingRow& row) {
-  if (row.high < std::numeric_limits<int64_t>::max()) return CLI::Range(row.low, row.high);
-  const auto check = [low = row.low](const std::string& text) {
+  const bool ends = row.high < std::numeric_limits<int64_t>::max();
+  const std::string want = "', want an integer from " + std::to_string(row.low) +
+                           (ends ? " to " + std::to_string(row.high) : " up");
+  const auto check = [low = row.low, high = row.high, want](const std::string& text) {
     int64_t value = 0;
-    const bool good = is_whole(text, value) && value >= low;
-    return good ? std::string()
-                : "got '" + text + "', want an integer from " + std::to_string(low) + " up";
+    const bool good = is_whole(text, value) && value >= low && value <= high;
+    return good ? std::string() : "got '" + text + want;
   };
   return {check, "", ""};
 }

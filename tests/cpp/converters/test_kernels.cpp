@@ -94,7 +94,7 @@ class Kernels {
     std::string text;
     for (const Tactic& tactic : convert_node(node, table, device, settings).candidates) {
       if (!test::is_tactic_name(tactic.name))
-        text += tactic.name + ": no name as in docs/kernels.md\n";
+        text += tactic.name + ": no name as in docs/kernels.md (workloads/tactic_tools.cpp)\n";
       if (!tactic.refusal.empty()) continue;
       for (const Step& step : tactic.steps) {
         templates_.insert(step.kernel + ".comp");
