@@ -25,6 +25,7 @@
 #include "csrc/passes/simplify/canonicalise.h"
 #include "csrc/passes/simplify/truncate.h"
 #include "csrc/passes/write/write_in_place.h"
+#include "runtime/base/error.h"
 #include "runtime/spirv/guard.h"
 #include "tests/cpp/kit/sample_graphs.h"
 #include "tests/cpp/kit/spirv_check.h"
@@ -319,7 +320,8 @@ TEST(Kernels, EveryExampleCompilesWithItsLongsTruncated) {
       EXPECT_EQ(problems, "");
     }
   }
-  EXPECT_GT(truncated, 0U);
+  // An operator alone may have no example of 64 bits.
+  EXPECT_TRUE(truncated > 0 || test::only_operator() != nullptr);
 }
 
 TEST(Registry, HoldsTheOperatorsOfEveryKind) {
