@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "csrc/builder.h"
 #include "csrc/converter.h"
 #include "csrc/lowering/buffers.h"
