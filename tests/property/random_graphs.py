@@ -159,7 +159,7 @@ def _try_call(program: Program, op, choose: Chooser) -> None:
         results, doubles = results[:1], doubles[:1]
         if any(_zeros_of_both_signs(program.values[i]) for i in used):
             return
-    if _searches_unsorted(op, args, kwargs, program.values) or _leaves_order_open(op, args, kwargs):
+    if _searches_unsorted(op, args, kwargs, program.values) or leaves_order_open(op, args, kwargs):
         return
     types = [r.dtype if isinstance(r, torch.Tensor) else None for r in _tensors(result)]
     if _captured_types(op, args, kwargs, {i: program.values[i] for i in used}) != types:
@@ -254,7 +254,7 @@ def _searches_unsorted(op, args, kwargs, values) -> bool:
     return any(not torch.equal(a, a.sort().values) for a in among)
 
 
-def _leaves_order_open(op, args, kwargs) -> bool:
+def leaves_order_open(op, args, kwargs) -> bool:
     """`sorted=False`: the elements are promised, their order is whatever the algorithm leaves."""
     names = [argument.name for argument in op._schema.arguments]
     return not {**dict(zip(names, args, strict=False)), **kwargs}.get("sorted", True)

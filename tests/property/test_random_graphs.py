@@ -9,7 +9,7 @@ import torch
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from random_arguments import Chooser
-from random_graphs import HALVES, check_program, draw_program, operators
+from random_graphs import HALVES, check_program, draw_program, leaves_order_open, operators
 
 from marks import slow_but
 from seeds import SEED
@@ -47,6 +47,14 @@ def run(seconds: float, examples: int, dtype=torch.float32) -> int:
 
 def test_most_of_the_registry_can_be_drawn():
     assert len(operators()) > 200
+
+
+@pytest.mark.parametrize("order, is_open", [((), False), ((True,), False), ((False,), True)])
+def test_results_of_open_order_are_left_out(order, is_open):
+    x, topk = torch.randn(4), torch.ops.aten.topk.default
+    assert leaves_order_open(topk, [x, 3, -1, True, *order], {}) == is_open
+    given = dict(zip(["sorted"], order, strict=False))
+    assert leaves_order_open(topk, [x, 3], given) == is_open
 
 
 def test_random_graphs():

@@ -195,12 +195,16 @@ class ImageAttention(nn.Module):
 
 
 @pytest.mark.parametrize("grad", [False, True])
-@pytest.mark.parametrize("options", [
-    {}, {"torch_executed_ops": {"aten::scaled_dot_product_attention"}}, {"min_block_size": 1000}],
-    ids=["engines", "attention_is_native", "all_is_native"])
-def test_the_attention_of_an_image_decoder(options, grad):
+@pytest.mark.parametrize("options, engines", [
+    ({}, [1]), ({"torch_executed_ops": {"aten::_scaled_dot_product_flash_attention_for_cpu",
+                                        "aten::scaled_dot_product_attention"}}, [1, 2]),
+    ({"min_block_size": 1000}, [0])], ids=["engines", "attention_is_native", "all_is_native"])
+def test_the_attention_of_an_image_decoder(options, engines, grad):
     torch.manual_seed(0)
-    check(ImageAttention().eval(), torch.randn(2, 16, 5, 4), grad=grad, **options)
+    (made, *_) = check(ImageAttention().eval(), torch.randn(2, 16, 5, 4), grad=grad, **options)
+    assert len(made.engines) in engines
+    native = {node.op for node in made.native}
+    assert any("attention" in op for op in native) == (engines != [1]), native
 
 
 def test_an_error_of_our_own_leaves_the_graph_to_pytorch(monkeypatch):

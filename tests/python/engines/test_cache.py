@@ -233,6 +233,19 @@ def test_the_folder_is_replaced_meanwhile(directory, put):
     assert run(network(2), directory).hit == 1
 
 
+def test_a_file_takes_the_place_of_the_folder(directory):
+    """That is the setting's error, and names it; with the folder back, all is as before."""
+    run(network(), directory)
+    directory.rename(directory.parent / "aside")
+    directory.write_text("no folder")
+    with pytest.raises(ValueError, match="engine_cache_dir: got .*a directory, not of a file"):
+        run(network(1), directory)
+    assert directory.read_text() == "no folder"
+    directory.unlink()
+    (directory.parent / "aside").rename(directory)
+    assert run(network(2), directory).hit == 1
+
+
 def test_immutable_weights_are_in_the_key(directory):
     assert run(network(), directory, immutable_weights=True).miss == 1
     assert run(network(), directory, immutable_weights=True).hit == 1
