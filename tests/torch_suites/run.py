@@ -2,9 +2,9 @@
 --results DIR --seconds 600.
 
 The tests are of torch 2.6. A case that fails is run with aot_eager, too; what fails there as well,
-as what asks of inductor's code alone, does not count. `--write` keeps a list of such cases,
-aot_eager.txt, of the results of a run that left nothing: they are left out then, and another that
-fails with aot_eager counts.
+as what asks of inductor's code alone, does not count. `--write` adds such cases of a run that left
+nothing to a list, aot_eager.txt: they are left out then, and another that fails with aot_eager
+counts. The list serves all versions of torch that it was written with.
 
 Cases come in an order by the seed, each file for its share of the time. Results are those of one
 build: DIR has a folder for each. A run that is stopped goes on from its results, and says how many
@@ -30,6 +30,7 @@ from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("TORCH_VULKAN_OPTIMIZATION_LEVEL", "0")
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "0")  # else C++ is compiled to find it out
 
 from fetch import tests
 
@@ -57,7 +58,8 @@ def arguments():
     parser.add_argument("--case", help="one case, with its error")
     parser.add_argument("--workers", type=int, default=1, help="processes, each with its share of "
                         "a file's cases; go on with the same number")
-    parser.add_argument("--write", action="store_true", help="makes aot_eager.txt of the results")
+    parser.add_argument("--write", action="store_true",
+                        help="adds to aot_eager.txt what its results say")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     parser.add_argument("--worker", type=int, default=0, help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -206,14 +208,16 @@ def results_of(options, file: str) -> tuple[list[dict], int]:
 
 
 def write(options) -> int:
-    """Makes aot_eager.txt of results that were made without it."""
-    text = "# Cases of torch 2.6 that aot_eager fails, too: run.py --write makes this.\n"
+    """Adds to aot_eager.txt what results say that were made without it."""
+    listed = _lines(LISTED)
+    text = "# Cases of torch 2.6 that aot_eager fails, too: run.py --write adds to this.\n"
     for file in options.files:
         records, left = results_of(options, file)
         if left or not records:
             sys.exit(f"{file}: {left} cases are left: run it to its end, with "
                      "TV_TORCH_SUITES_ALL=1, and with the same number of workers")
-        cases = sorted(r["case"] for r in records if r["status"] == ELSEWHERE)
+        of_file = [case for case in listed if case.startswith(f"{Path(file).stem}.")]
+        cases = sorted({r["case"] for r in records if r["status"] == ELSEWHERE}.union(of_file))
         text += f"\n# {file}: {len(cases)} of {len(records)}\n" + "".join(c + "\n" for c in cases)
     LISTED.write_text(text)
     return 0

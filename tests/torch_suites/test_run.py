@@ -14,7 +14,8 @@ FILE = "dynamo/test_some.py"
 def tool(monkeypatch, tmp_path):
     """run.py, with lists in a folder of the test's, that starts no process."""
     here = Path(__file__).parent
-    monkeypatch.setenv("TORCH_VULKAN_OPTIMIZATION_LEVEL", "0")  # it sets that for its processes
+    for name in ("TORCH_VULKAN_OPTIMIZATION_LEVEL", "TORCHINDUCTOR_VEC_ISA_OK"):
+        monkeypatch.setenv(name, "0")  # it sets these for its processes
     monkeypatch.delenv("TV_TORCH_SUITES_ALL", raising=False)
     monkeypatch.syspath_prepend(str(here))
     spec = importlib.util.spec_from_file_location("torch_suites_run", here / "run.py")
@@ -54,16 +55,20 @@ def test_what_fails(status, fails, tool, options, capsys):
 
 
 def test_the_list_of_what_aot_eager_fails(tool, options):
-    """Made of whole results alone; what it holds is left out, and another such case counts."""
-    results(tool, options, {"a": "pass", "b": "aot_eager"}, 3)
+    """Made of whole results alone; what it holds is left out, and another such case counts, until
+    it is added."""
+    passes, one, other = (f"test_some.Some.test_{name}" for name in "abc")
+    results(tool, options, {passes: "pass", one: "aot_eager"}, 3)
     with pytest.raises(SystemExit, match="1 cases are left"):
         tool.write(options)
-    results(tool, options, {"a": "pass", "b": "aot_eager"}, 2)
+    results(tool, options, {passes: "pass", one: "aot_eager"}, 2)
     assert tool.write(options) == 0
-    assert tool.fails_elsewhere() == {"b"} and f"{FILE}: 1 of 2" in tool.LISTED.read_text()
+    assert tool.fails_elsewhere() == {one} and f"{FILE}: 1 of 2" in tool.LISTED.read_text()
     assert tool.run(options) == 0
-    results(tool, options, {"a": "pass", "c": "aot_eager"}, 2)
+    results(tool, options, {passes: "pass", other: "aot_eager"}, 2)
     assert tool.run(options) == 1
+    assert tool.write(options) == 0
+    assert tool.fails_elsewhere() == {one, other}
 
 
 def test_results_are_those_of_one_build(tool, monkeypatch, tmp_path):

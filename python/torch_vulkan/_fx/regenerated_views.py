@@ -3,6 +3,7 @@
 import torch
 from torch import fx
 
+from .fx_nodes import is_getitem
 from .refusals import WholeGraph
 from .returned_views import chain_of, is_tensor
 
@@ -36,4 +37,5 @@ def refuse_what_sizes_do_not_tell(graph: fx.Graph, user_outputs: int) -> None:
 
 def _takes_a_size(node: fx.Node) -> bool:
     """Whether a view depends on a number that is known only when the graph runs."""
-    return any(isinstance(n.meta.get("val"), torch.SymInt) for n in node.all_input_nodes)
+    call = node.args[0] if is_getitem(node) else node
+    return any(isinstance(n.meta.get("val"), torch.SymInt) for n in call.all_input_nodes)

@@ -12,6 +12,9 @@ VIEWS = {
     "negated before": (lambda y: torch._neg_view(y.view(y.shape)), REAL),
     "negated, of a value": (lambda y: torch._neg_view(y * 2)[1:y.shape[0]], REAL),
     "negated, of what is written": (lambda y: torch._neg_view(y.add_(1))[1:y.shape[0]], REAL),
+    "negated, of a part": (lambda y: torch._neg_view(y.chunk(2)[0]), REAL),
+    "negated, beside the part": (
+        lambda y: (lambda part: (torch._neg_view(part), part))(y.split(y.shape[0] // 2)[0]), REAL),
     "of what is negated": (lambda y: y[1:y.shape[0]], torch._neg_view(REAL)),
     "conjugated": (lambda y: y.conj()[1:y.shape[0]], COMPLEX),
     "imaginary part of a conjugated one": (lambda y: y.conj().imag[1:y.shape[0]], COMPLEX),
