@@ -4,7 +4,7 @@
 The tests are of torch 2.6. A case that fails is run with aot_eager, too; what fails there as well,
 as what asks of inductor's code alone, does not count. `--write` adds such cases of a run that left
 nothing to a list, aot_eager.txt: they are left out then, and another that fails with aot_eager
-counts. The list serves all versions of torch that it was written with.
+counts, with the versions of torch that the list was written with.
 
 Cases come in an order by the seed, each file for its share of the time. Results are those of one
 build: DIR has a folder for each. A run that is stopped goes on from its results, and says how many
@@ -43,6 +43,7 @@ FAILED = ("wrong", "error", "crash", ELSEWHERE)
 HERE = Path(__file__).parent
 KNOWN = HERE / "known.txt"  # a case, and why it may fail
 LISTED = HERE / "aot_eager.txt"  # cases that aot_eager fails, by file, with their number
+WRITTEN_WITH = "# With "
 PACKAGE = HERE.parents[1] / "python" / "torch_vulkan"
 # Thousands of cases of operators one by one, which tests/opinfo has; GPUs; AOTInductor.
 LEFT_OUT = ("TestEagerFusionOpInfo", "TestEagerFusionModuleInfo", "GPU", "CUDA", "Triton",
@@ -166,6 +167,20 @@ def fails_elsewhere() -> set[str]:
     return set() if "TV_TORCH_SUITES_ALL" in os.environ else set(_lines(LISTED))
 
 
+def this_torch() -> str:
+    """What decides which cases aot_eager fails."""
+    import torch
+
+    version = ".".join(torch.__version__.split(".")[:2])
+    return f"torch {version}, {'CUDA' if torch.cuda.is_available() else 'CPU'}"
+
+
+def versions_listed() -> set[str]:
+    """What the list was written with, each as `this_torch` says it."""
+    lines = LISTED.read_text().splitlines() if LISTED.exists() else []
+    return {line.removeprefix(WRITTEN_WITH) for line in lines if line.startswith(WRITTEN_WITH)}
+
+
 def build_digest() -> str:
     """What tells this build from others: of the package's modules and libraries."""
     digest = hashlib.sha256()
@@ -178,7 +193,8 @@ def run(options) -> int:
     """All files, each for its share of the time; prints counts and what failed."""
     options.results.mkdir(parents=True, exist_ok=True)
     end, failed, empty = time.monotonic() + options.seconds, [], []
-    counts_there = bool(fails_elsewhere())  # without the list, nobody knows which cases are new
+    # Without a list of this version's, nobody knows which cases are new.
+    counts_there = "TV_TORCH_SUITES_ALL" not in os.environ and this_torch() in versions_listed()
     print(f"seed {options.seed}")
     for i, file in enumerate(options.files):
         until = time.monotonic() + (end - time.monotonic()) / (len(options.files) - i)
@@ -211,6 +227,8 @@ def write(options) -> int:
     """Adds to aot_eager.txt what results say that were made without it."""
     listed = _lines(LISTED)
     text = "# Cases of torch 2.6 that aot_eager fails, too: run.py --write adds to this.\n"
+    for version in sorted(versions_listed() | {this_torch()}):
+        text += f"{WRITTEN_WITH}{version}\n"
     for file in options.files:
         records, left = results_of(options, file)
         if left or not records:

@@ -71,6 +71,18 @@ def test_the_list_of_what_aot_eager_fails(tool, options):
     assert tool.fails_elsewhere() == {one, other}
 
 
+def test_the_list_counts_with_the_versions_that_it_was_written_with(tool, options, monkeypatch):
+    results(tool, options, {"a": "pass", "b": "aot_eager"}, 2)
+    assert tool.write(options) == 0
+    results(tool, options, {"a": "pass", "c": "aot_eager"}, 2)
+    assert tool.run(options) == 1
+    here = tool.this_torch()
+    monkeypatch.setattr(tool, "this_torch", lambda: "torch 2.99, CPU")
+    assert tool.run(options) == 0
+    assert tool.write(options) == 0 and tool.versions_listed() == {here, "torch 2.99, CPU"}
+    assert tool.run(options) == 0
+
+
 def test_results_are_those_of_one_build(tool, monkeypatch, tmp_path):
     monkeypatch.setattr(tool, "PACKAGE", tmp_path)
     (tmp_path / "module.py").write_text("a = 1")
