@@ -96,6 +96,8 @@ class VulkanRunnerArgs(BaseRunnerArgs):
             if not equals:
                 G_LOGGER.critical(f"--vulkan-options: got {text!r}, want NAME=VALUE")
             self.options[name] = _value(value)
+        if self.options or self.config is not None:
+            _check(self.config, self.options)
 
     def add_to_script_impl(self, script):
         loads = self.arg_groups[OnnxLoadArgs]
@@ -104,6 +106,18 @@ class VulkanRunnerArgs(BaseRunnerArgs):
         script.add_import(imports=["VulkanRunner"], frm="torch_vulkan_polygraphy")
         script.add_runner(make_invocable("VulkanRunner", model, config=self.config,
                                          options=self.options or None))
+
+
+def _check(config: str | None, options: dict) -> None:
+    """Ends the program, with the reason, where tv.Config does not take them."""
+    import torch_vulkan as tv
+
+    try:
+        if config is not None:
+            tv.Config.from_yaml(config)
+        tv.Config(**options)
+    except (OSError, ValueError) as error:
+        G_LOGGER.critical(f"--vulkan: {error}")
 
 
 def _value(text: str):

@@ -10,6 +10,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+_BAD_COMMAND = 2  # as of the native program
+_HELP = "  --slim    onnxslim rewrites the files of --onnx and --refitFromOnnx first"
+
+
+def _refuse(message: str):
+    print(f"vkexec: {message}", file=sys.stderr)
+    sys.exit(_BAD_COMMAND)
+
 
 def _slim(path: str, folder: str) -> str:
     """A file, as onnxslim writes it."""
@@ -47,7 +55,7 @@ def _slimmed(arguments: list[str], folder: str) -> list[str]:
             argument = f"{flag}={_slim(path if equals else next(rest, ''), own)}"
         out.append(argument)
     if not found:
-        sys.exit("vkexec: --slim needs --onnx=FILE, the file that onnxslim rewrites")
+        _refuse("--slim needs --onnx=FILE on the command line, the file that onnxslim rewrites")
     return out
 
 
@@ -58,8 +66,15 @@ def main():
     if not program.exists():
         sys.exit(f"vkexec: {program} is missing; build it with `ninja -C build vkexec`")
     arguments = sys.argv[1:]
+    if any(argument.startswith("--slim=") for argument in arguments):
+        _refuse("--slim takes no value")
+    if arguments in (["--help"], ["-h"]):
+        done = subprocess.run([program, "--help"])
+        print(f"\nOf the vkexec that pip installs:\n{_HELP}")
+        sys.exit(done.returncode)
     if "--slim" not in arguments:
         os.execv(program, ["vkexec", *arguments])
     with tempfile.TemporaryDirectory(prefix="vkexec-slim-") as folder:
+        # Lines that name the file name the one in that folder; _slim says which it was.
         done = subprocess.run([program, *_slimmed(arguments, folder)])
     sys.exit(done.returncode)

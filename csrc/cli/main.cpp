@@ -40,7 +40,8 @@ int run(int argc, const char* const* argv) {
   const std::string what =
       std::string("vkexec [v") + kBuilderVersion + "] # " + command_line(argc, argv);
   const bool framed = !command.options.list_devices && !command.options.generate;
-  if (framed) std::printf("&&&& RUNNING %s\n", what.c_str());
+  if (command.options.writes_to_stdout) leave_stdout_alone();
+  if (framed) std::fprintf(log_output(), "&&&& RUNNING %s\n", what.c_str());
   if (!command.warning.empty()) warn(command.warning);
   bool good = false;
   try {
@@ -51,7 +52,9 @@ int run(int argc, const char* const* argv) {
   } catch (const std::exception& error) {
     complain(error.what());
   }
-  if (framed) std::printf("&&&& %s %s\n", good ? "PASSED" : "FAILED", what.c_str());
+  if (framed) {
+    std::fprintf(log_output(), "&&&& %s %s\n", good ? "PASSED" : "FAILED", what.c_str());
+  }
   return good ? 0 : kFailed;
 }
 

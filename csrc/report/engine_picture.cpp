@@ -78,7 +78,7 @@ Box box_of(const EngineSpec& spec, const EngineGraph::Node& node, size_t kind) {
 std::string text_line(double x, double y, const std::string& text, bool title) {
   return "<text x=\"" + coordinate(x) + "\" y=\"" + coordinate(y) +
          (title ? "\" class=\"t\">" : "\" class=\"s\">") +
-         xml_escape(shortened(text, title ? kTitle : kLine)) + "</text>";
+         xml_escape(title ? shortened_middle(text, kTitle) : shortened(text, kLine)) + "</text>";
 }
 
 std::string draw_box(const Box& box, Point centre, const std::string& hint) {

@@ -57,6 +57,14 @@ std::string shortened_front(std::string_view text, size_t width) {
   return "…" + std::string(text.substr(skipped));
 }
 
+std::string shortened_middle(std::string_view text, size_t width) {
+  constexpr std::string_view kDots = "…";
+  const size_t back = (width - 1) / 2, front = width - 1 - back;
+  const std::string whole = shortened(text, width);
+  if (whole == text) return whole;
+  return shortened(text, front + 1) + shortened_front(text, back + 1).substr(kDots.size());
+}
+
 std::string coordinate(double value) {
   char text[32];
   const double rounded = std::round(value * 10) / 10;

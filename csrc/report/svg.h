@@ -12,6 +12,8 @@ std::string xml_escape(std::string_view text);
 std::string shortened(std::string_view text, size_t width);
 /// The same with the end of the text kept: of paths, that says more.
 std::string shortened_front(std::string_view text, size_t width);
+/// The same with the middle cut off.
+std::string shortened_middle(std::string_view text, size_t width);
 /// A number with one decimal at most, as coordinates need it.
 std::string coordinate(double value);
 /// The colour of the i-th of several kinds.

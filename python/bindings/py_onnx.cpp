@@ -195,7 +195,7 @@ void bind_onnx_files(py::module_& m) {
       py::arg("model"), py::arg("given"), py::arg("settings") = "");
   m.def("onnx_inputs", [](const py::bytes& model) {
     const std::string_view text = model;
-    return onnx::input_names({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+    return onnx::inputs_of({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
   });
   m.def("onnx_operators", &onnx::translated_operators);
   m.attr("onnx_shape_elements") = onnx::kMostShapeElements;

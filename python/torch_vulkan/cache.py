@@ -15,6 +15,15 @@ from pathlib import Path
 from ._base import whole_files
 from ._native import C
 
+__all__ = [
+    "Entry", "Verified", "age", "clear", "directory", "entries", "export_bundle",
+    "import_bundle", "info", "stats", "verify",
+]
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 _MEMBER = re.compile(r"([a-z_]{1,32})/([0-9a-f]{64})")
 
 

@@ -5,6 +5,11 @@ from dataclasses import dataclass, field
 
 from ._engines.background import Tuning
 
+__all__ = ["Compilation", "EngineRecord", "NativeRecord", "clear", "compilations", "record"]
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
 
 @dataclass(frozen=True)
 class NativeRecord:

@@ -19,6 +19,14 @@ from ._onnx.binding import IOBinding, SessionOptions, check_options  # noqa: F40
 from ._onnx.files import constant, is_array, ranges, to_array, to_tensor
 from ._onnx.single import Single
 
+__all__ = [
+    "FALLBACKS", "IOBinding", "Model", "NodeArg", "SessionOptions", "compile", "supported_ops",
+]
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 FALLBACKS = ("onnxruntime", "none")
 # Settings of what is exact: the model's own types, and nothing is tuned.
 EXACT = {"optimization_level": 0, "min_block_size": 1}
@@ -276,7 +284,7 @@ def compile_one_engine(model, inputs, reason: str, **settings) -> Model:
 def _checked(model, inputs, constants=None, sess_options=None, fallback=None, max_shape_values=8,
              simplify=False, settings=None) -> _Build:
     check_options(sess_options)
-    checked = Settings.from_options(settings, of_file=True)
+    checked = Settings.from_options(settings, of_file=True, taken_by=compile)
     checked.refuse_background_tuning("tv.onnx.compile", "the engines of a file are built at once")
     if checked.enable_autocast:
         raise ValueError("tv.onnx.compile: enable_autocast is for PyTorch models; "

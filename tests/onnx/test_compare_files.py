@@ -93,7 +93,7 @@ def test_exact_engines_do_no_harm():
 
 
 @pytest.mark.parametrize("given, program, data, more, message", [
-    (model, HALF, [], {}, "data has no inputs"),
+    (model, HALF, [], {}, "inputs: there are none"),
     (model, 3, [1], {}, "got int, want what tv.onnx.compile returned"),
     (model, HALF, [{"z": 1}], {}, r"got inputs \['z'\], want \['x'\]"),
     (model, HALF, [1], {"reference": "trt"}, "got 'trt', want 'onnxruntime' or 'torch_vulkan'"),

@@ -113,7 +113,9 @@ def test_vkexec_slims(tmp_path):
 
 def test_vkexec_slims_no_other_file(tmp_path):
     done = vkexec("--slim", "--skipInference")
-    assert done.returncode == 1 and "--slim needs --onnx=FILE" in done.stderr
+    assert done.returncode == 2 and "--slim needs --onnx=FILE" in done.stderr
+    assert vkexec("--slim=1").returncode == 2
+    assert "--slim " in vkexec("--help").stdout
     done = vkexec("--slim", f"--onnx={tmp_path}/none.onnx", without=["onnxslim"])
     assert done.returncode == 1 and "pip install onnxslim" in done.stderr
     pytest.importorskip("onnxslim")

@@ -1,5 +1,8 @@
 #include "csrc/cli/flags/options.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
@@ -214,9 +217,16 @@ std::string file_at(const std::string& path) {
   return whole.string();
 }
 
-/// No output takes the place of another one, or of what is read. An engine that is loaded may be
-/// saved under its own name.
-void check_outputs(const Options& o) {
+/// Whether a path, as /dev/stdout, is where standard output goes.
+bool is_stdout(const std::string& path) {
+  struct stat named{}, out{};
+  return stat(path.c_str(), &named) == 0 && fstat(STDOUT_FILENO, &out) == 0 &&
+         named.st_dev == out.st_dev && named.st_ino == out.st_ino;
+}
+
+/// No output takes the place of another one, or of what is read, and each has a folder before
+/// anything is built. An engine that is loaded may be saved under its own name.
+void check_outputs(Options& o) {
   std::map<std::string, std::string> taken;
   const auto read = [&](const std::string& flag, const std::string& path) {
     if (!path.empty()) taken.emplace(file_at(path), flag);
@@ -228,8 +238,17 @@ void check_outputs(const Options& o) {
   for (const auto& [name, path] : o.load_inputs) read("--loadInputs", path);
   for (const auto& [name, path] : o.constants) read("--constants", path);
   const auto write = [&](const std::string& flag, const std::string& path) {
-    const std::string file = path.empty() ? "" : file_at(path);
+    if (path.empty()) return;
+    o.writes_to_stdout |= is_stdout(path);
+    const std::string file = file_at(path);
     if (file.empty()) return;
+    const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+    std::error_code error;
+    const bool is_made = path.back() == '/';  // a folder, for many files
+    if (!is_made && !std::filesystem::is_directory(folder, error)) {
+      throw CommandError(flag + ": got " + path + ": there is no folder " + folder.string() +
+                         ": make it first");
+    }
     const auto [other, fresh] = taken.emplace(file, flag);
     if (!fresh) {
       throw CommandError(flag + ": got " + path + ", which " + other->second +
@@ -249,7 +268,7 @@ void check_outputs(const Options& o) {
 }
 
 /// What does not go together.
-void check(const Options& o) {
+void check(Options& o) {
   const auto need = [](bool good, const char* message) {
     if (!good) throw CommandError(message);
   };
@@ -358,8 +377,26 @@ void settle(const CLI::App& app, Options& o) {
 
 }  // namespace
 
+/// `vkexec debug --help`: both of its commands.
+std::string help_of_debug() {
+  std::string text;
+  for (const char* name : {"precision", "reduce"}) {
+    Options o;
+    o.debug = name;
+    Texts texts;
+    CLI::App app;
+    add_flags(app, o, texts);
+    text += (text.empty() ? "" : "\n") + app.help();
+  }
+  return text;
+}
+
 Command parse_command(int argc, const char* const* argv) {
   Command command;
+  if (argc == 3 && argv[1] == std::string("debug") && argv[2] == std::string("--help")) {
+    command.text = help_of_debug();
+    return command;
+  }
   Options& o = command.options;
   Texts texts;
   const int words = read_command(argc, argv, o);

@@ -63,6 +63,7 @@ struct Options {
   std::string ref;
   double atol = 1e-5, rtol = 1e-4;
   bool tolerance_given = false;
+  bool writes_to_stdout = false;  ///< a file of its output is standard output
   bool layers = true, sensitivity = false;
   std::string export_comparison;
   double snr_db = 40;  ///< of debug precision; the tolerance counts instead where it is given

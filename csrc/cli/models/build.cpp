@@ -82,7 +82,7 @@ namespace {
 
 /// How much of the network is permitted to be in int8.
 void say_calibration(const CalibrationUse& use) {
-  if (!use.refusal.empty()) say("Warning: " + use.refusal);
+  if (!use.refusal.empty()) warn(use.refusal);
   if (use.points == 0) return;
   say(format("Calibration: scales for %zu of %zu products and convolutions", use.scaled,
              use.points));
@@ -172,11 +172,18 @@ namespace {
 /// --best permits int8 where it can be; --int8 asks for it.
 void leave_out_int8(const Graph& graph, const Options& options, Settings& settings) {
   const bool known = !settings.calibration.empty() || !permits_int8(settings);
-  if (known || !options.best || is_quantised(graph)) return;
+  if (known || is_quantised(graph)) return;
+  if (!options.best) {
+    throw Error(ErrorKind::kUser,
+                "int8 needs a calibration: --calib=FILE, with --calibData=DIR to make it; in a "
+                "configuration file calibration_cache. Files that are quantised themselves (QDQ) "
+                "need neither");
+  }
   std::erase(settings.enabled_precisions, DType::kI8);
   if (options.quiet) return;
-  say("Warning: --best: nothing is computed in int8, which needs --calib, and --calibData to make "
-      "that file");
+  warn(
+      "--best: nothing is computed in int8, which needs --calib, and --calibData to make that "
+      "file");
 }
 
 }  // namespace

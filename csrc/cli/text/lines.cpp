@@ -7,6 +7,8 @@
 namespace tv::cli {
 namespace {
 
+std::FILE* output = stdout;
+
 void write(std::FILE* to, char severity, const std::string& text) {
   const std::time_t now = std::time(nullptr);
   std::tm local{};
@@ -26,7 +28,11 @@ void write(std::FILE* to, char severity, const std::string& text) {
 
 }  // namespace
 
-void say(const std::string& text) { write(stdout, 'I', text); }
+void leave_stdout_alone() { output = stderr; }
+
+std::FILE* log_output() { return output; }
+
+void say(const std::string& text) { write(output, 'I', text); }
 
 void warn(const std::string& text) { write(stderr, 'W', text); }
 

@@ -32,7 +32,8 @@ size_t distance(const std::string& a, const std::string& b) {
 
 std::string nearest(std::string_view text, const std::vector<std::string>& known) {
   const std::string wanted = lower(text);
-  size_t best = std::clamp<size_t>(wanted.size() / 4, 1, 3) + 1;
+  // One change makes any name of one letter of any other.
+  size_t best = wanted.size() < 2 ? 1 : std::clamp<size_t>(wanted.size() / 4, 1, 3) + 1;
   std::string found;
   for (const std::string& candidate : known) {
     const size_t away = distance(wanted, lower(candidate));

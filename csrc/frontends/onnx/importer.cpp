@@ -300,12 +300,15 @@ void Importer::add_inputs(Scope& scope) {
     }
     scope.names[value.name()] = made;
   }
-  for (const auto& [name, ranges] : options_.inputs) {
-    if (!seen.count(name)) fail("[onnx] the model has no input \"" + name + "\"");
-  }
-  for (const auto& [name, constant] : options_.constants) {
-    if (!seen.count(name)) fail("[onnx] the model has no input \"" + name + "\"");
-  }
+  const auto check = [&](const std::string& name) {
+    if (seen.count(name)) return;
+    std::string known;
+    for (const std::string& other : seen) known += (known.empty() ? "" : ", ") + other;
+    fail("[onnx] the model has no input \"" + name + "\"; it has " +
+         (known.empty() ? "none" : known));
+  };
+  for (const auto& [name, ranges] : options_.inputs) check(name);
+  for (const auto& [name, constant] : options_.constants) check(name);
 }
 
 std::shared_ptr<const Stored> Importer::stored(const onnx_proto::TensorProto& tensor) const {

@@ -74,15 +74,16 @@ ImportedModel import_bytes(std::span<const uint8_t> bytes, const ImportOptions& 
   return import_model(read_bytes(bytes, options.directory), options);
 }
 
-std::vector<std::string> input_names(std::span<const uint8_t> bytes) {
+std::vector<std::pair<std::string, std::string>> inputs_of(std::span<const uint8_t> bytes) {
   const auto model = parse_model(bytes);
   std::set<std::string> with_default;
   for (const auto& tensor : model->proto.graph().initializer()) with_default.insert(tensor.name());
-  std::vector<std::string> names;
+  std::vector<std::pair<std::string, std::string>> inputs;
   for (const auto& value : model->proto.graph().input()) {
-    if (!with_default.count(value.name())) names.push_back(value.name());
+    if (with_default.count(value.name())) continue;
+    inputs.emplace_back(value.name(), type_name(value.type().tensor_type().elem_type()));
   }
-  return names;
+  return inputs;
 }
 
 std::vector<std::string> translated_operators() {

@@ -123,8 +123,8 @@ struct Model;  ///< csrc/frontends/onnx/model.h
 std::shared_ptr<const Model> read_bytes(std::span<const uint8_t> model,
                                         const std::string& directory);
 
-/// Names of the inputs that a run gives, in order: those without a default.
-std::vector<std::string> input_names(std::span<const uint8_t> model);
+/// Names and types (type_name) of the inputs that a run gives, in order: those without a default.
+std::vector<std::pair<std::string, std::string>> inputs_of(std::span<const uint8_t> model);
 
 /// Operators of ai.onnx that have a translation, in alphabetical order.
 std::vector<std::string> translated_operators();

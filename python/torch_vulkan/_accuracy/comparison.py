@@ -85,7 +85,7 @@ class Comparison:
         return "\n".join(lines)
 
 
-def compare(model, program, data: Iterable, *, reference: str | None = None) -> Comparison:
+def compare(model, program, inputs: Iterable, *, reference: str | None = None) -> Comparison:
     """Runs a module in PyTorch and as it is compiled, and compares what its products and
     convolutions compute; or an ONNX model exactly and as it is compiled, every float tensor.
 
@@ -96,17 +96,17 @@ def compare(model, program, data: Iterable, *, reference: str | None = None) -> 
         model: a module in eval mode; or an ONNX model: a path, bytes, or a ModelProto.
         program: what tv.compile (of ONNX models tv.onnx.compile) made of it, or a dict of settings
             to compile it with, of ONNX models also of its other arguments.
-        data: inputs: of each a tensor, a tuple or list of arguments, or a dict of keywords; of ONNX
+        inputs: of each a tensor, a tuple or list of arguments, or a dict of keywords; of ONNX
             models arrays, too.
         reference: what an ONNX model is compared with: "onnxruntime", or "torch_vulkan", an engine
             of the model's own types that is built without tuning. None: the first where it is
             installed.
 
     Raises:
-        ValueError: no data, a module in training mode, or a bad setting.
+        ValueError: no inputs, a module in training mode, or a bad setting.
     """
     if not isinstance(model, nn.Module):
-        return _compare_file(model, program, data, reference)
+        return _compare_file(model, program, inputs, reference)
     if reference is not None:
         raise ValueError("tv.compare: reference: a module is compared with PyTorch")
     if model.training:
@@ -125,11 +125,11 @@ def compare(model, program, data: Iterable, *, reference: str | None = None) -> 
 
     count, modules = 0, {}
     with side_by_side(model, settings, see, modules) as run:
-        for item in data:
+        for item in inputs:
             call(run, item)
             count += 1
     if not count:
-        raise ValueError("tv.compare: data has no inputs")
+        raise ValueError("tv.compare: inputs: there are none")
     return _comparison(count, found, modules)
 
 
@@ -169,7 +169,7 @@ def _compare_file(model, program, data: Iterable, reference: str | None) -> Comp
             found[name].add_arrays(want, got)
         count += 1
     if not count:
-        raise ValueError("tv.compare: data has no inputs")
+        raise ValueError("tv.compare: inputs: there are none")
     return _comparison_of_file(count, shown, found)
 
 

@@ -80,8 +80,9 @@ def export(module: nn.Module, arguments: Arguments, who: str = "tv.compile") -> 
         if program is None:
             raise UnsupportedError(
                 f"{who}: torch.export cannot capture {type(module).__name__}: {error}\n"
-                "torch.compile(backend='vulkan') takes modules that need graph breaks; this one "
-                "needs a change before it can be compiled ahead of time") from error
+                + (arguments.like_shapes() or
+                   "torch.compile(backend='vulkan') takes modules that need graph breaks; this one "
+                   "needs a change before it can be compiled ahead of time")) from error
     program._example_inputs = pytree.tree_map_only(torch.Tensor, graph_file.hollow,
                                                    program.example_inputs)
     return program
@@ -314,7 +315,7 @@ def _compiled(program, signature, settings, source, outputs, watch) -> ExportedP
     changes = writes.write_last(program, module.graph)
     calls, failed = backend.build_engines(
         module, "inference", settings, weights, len(changes.left), watch,
-        Views({changes.left.index(i): place for i, place in shown.items()}))
+        Views({changes.left.index(i): place for i, place in shown.items()}), ahead_of_time=True)
     return _assemble(program, module, calls, failed, signature, changes)
 
 

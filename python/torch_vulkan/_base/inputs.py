@@ -108,7 +108,10 @@ class Profile:
             if not isinstance(ranges, Sequence) or len(ranges) != 3:
                 raise ValueError(f"Profile: {name!r}: got {ranges!r}, want (min, opt, max) shapes")
             low, opt, high = ranges
-            self.inputs[name] = Input(min_shape=low, opt_shape=opt, max_shape=high, name=name)
+            try:
+                self.inputs[name] = Input(min_shape=low, opt_shape=opt, max_shape=high, name=name)
+            except ValueError as error:
+                raise ValueError(f"Profile: {name!r}: {error}") from None
 
     def divide(self, signature) -> list:
         """The ranges of a program's arguments under this shape profile; the whole range for
@@ -181,6 +184,15 @@ class Arguments:
             return value.dynamic_dims() or None if isinstance(value, Input) else None
 
         return pytree.tree_map(dims, (self.args, self.kwargs), is_leaf=is_leaf)
+
+    def like_shapes(self) -> str:
+        """What to write instead where an argument looks like the shape of a tensor; else ""."""
+        for at, value in [*enumerate(self.args), *self.kwargs.items()]:
+            if isinstance(value, (tuple, list)) and value and all(
+                    isinstance(size, int) and not isinstance(size, bool) for size in value):
+                return (f"Input {at!r} is {value!r}: for a tensor of that shape write "
+                        f"tv.Input({tuple(value)})")
+        return ""
 
     def leaves(self) -> list:
         """`Input`s, tensors and other values in the order in which torch.export flattens them."""

@@ -5,7 +5,7 @@ import difflib
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,6 +36,8 @@ def _integer(row: "Row") -> "Check":
             row.low <= value <= row.high)
         if in_range:
             return value
+        if value is None and row.default == -1:  # which leaves the choice to us
+            return row.default
         raise _wrong(name, value, f"an integer {row.range}")
     return check
 
@@ -369,13 +371,14 @@ def without_aliases(options: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def checked(name: str, value: Any) -> Any:
-    """The value as Settings holds it. Raises ValueError, saying what is allowed."""
+def checked(name: str, value: Any, keywords: Sequence[str] = ()) -> Any:
+    """The value as Settings holds it; `keywords`: those of the function that takes settings, too.
+    Raises ValueError, saying what is allowed."""
     if name in CHECKS:
         return CHECKS[name](name, value)
-    known = ", ".join(sorted(CHECKS))
+    known = ", ".join(sorted([*CHECKS, *keywords]))
     if name in _FOREIGN:
         raise ValueError(f"unknown setting {name!r}, another backend's; here: {_FOREIGN[name]}")
-    near = nearest(str(name), [*CHECKS, "mode", "precision"])
+    near = nearest(str(name), [*CHECKS, "mode", "precision", *keywords])
     hint = f"; did you mean {near!r}?" if near else "."
     raise ValueError(f"unknown setting {name!r}{hint} Allowed: {known}")

@@ -2,10 +2,11 @@
 
 import dataclasses
 import hashlib
+import inspect
 import json
 import math
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,14 +59,16 @@ class Settings:
     # --- end of fields ---
 
     @classmethod
-    def from_options(cls, options: Mapping[str, Any] | None, of_file: bool = False) -> "Settings":
+    def from_options(cls, options: Mapping[str, Any] | None, of_file: bool = False,
+                     taken_by: Callable | None = None) -> "Settings":
         """`of_file`: of a model whose file says whether it is quantised; planning it refuses int8
-        without a calibration where it is not.
+        without a calibration where it is not. `taken_by`: the function whose keywords they are.
 
         Raises ValueError, saying what is allowed, for an unknown name or a bad value.
         """
         options = without_aliases(options or {})
-        values = {name: checked(name, value) for name, value in options.items()}
+        keywords = _keywords(taken_by) if taken_by else ()
+        values = {name: checked(name, value, keywords) for name, value in options.items()}
         settings = cls(**values)
         settings._check_together(options)
         if settings.permits_int8 and not settings.calibration and not of_file:
@@ -211,3 +214,9 @@ def _dtypes(value):
     if isinstance(value, list):
         return {_dtypes(item) for item in value}
     return getattr(torch, value.removeprefix("torch."))
+
+
+def _keywords(function: Callable) -> list[str]:
+    """The names by which a function takes arguments that are no settings."""
+    kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [p.name for p in inspect.signature(function).parameters.values() if p.kind in kinds]

@@ -75,7 +75,10 @@ def _begun(unfinished: Path, path: Path) -> BinaryIO:
     try:
         return open(unfinished, "x+b")
     except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
+        folder = unfinished.parent
+        reason = error.strerror if error.errno != errno.ENOENT or folder.is_dir() else (
+            f"there is no folder {folder}: make it first")
+        raise OSError(error.errno, reason, str(path)) from None
 
 
 def _unfinished(name: str) -> str:

@@ -110,9 +110,6 @@ class Report:
 
 def write(path, text: str) -> None:
     """Replaces a file at once, so that nobody reads half of it."""
-    folder = Path(path).parent
-    if not folder.is_dir():
-        raise FileNotFoundError(f"dry run: {path}: there is no folder {folder}: make it first")
     whole_files.write_text(path, text, "dry run")
 
 

@@ -228,17 +228,20 @@ def compile_graph_module(module: fx.GraphModule, kind: str, settings: Settings, 
 
 
 def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights: set[str],
-                  user_outputs: int, watch=None, views: Views | None = None):
+                  user_outputs: int, watch=None, views: Views | None = None,
+                  ahead_of_time: bool = False):
     """Partitions a graph in place and builds its engines: each is a sub-module `engine_<i>` then.
+    `ahead_of_time`: the graph is a whole model, and a warning says where it gets no engine.
 
     Returns the calls of engines, and name → error of blocks that run natively because they were
     not built. Raises as compile_graph_module does.
     """
     with of_graph(module.graph):
-        return _build_engines(module, kind, settings, weights, user_outputs, watch, views)
+        return _build_engines(module, kind, settings, weights, user_outputs, watch, views,
+                              ahead_of_time)
 
 
-def _build_engines(module, kind, settings, weights, user_outputs, watch, views):
+def _build_engines(module, kind, settings, weights, user_outputs, watch, views, ahead_of_time):
     results = len(module.graph.output_node().args[0])
     written = detach_writes(module)
     prepare(module, min(user_outputs, results), kind, views)
@@ -279,9 +282,11 @@ def _build_engines(module, kind, settings, weights, user_outputs, watch, views):
     for part in (module, *(getattr(module, name) for name in failed)):
         use_own_operators(part)
     covered = sum(call.record.compute_nodes for call in calls)
+    native = [*parts.native, *report.failures(parts, failed)]
     compilations.record(Compilation(kind, parts.compute_nodes, covered,
-                                    [call.record for call in calls],
-                                    [*parts.native, *report.failures(parts, failed)]))
+                                    [call.record for call in calls], native))
+    if ahead_of_time and not calls and parts.compute_nodes and not failed:
+        warnings.warn(f"torch_vulkan: {report.no_engine(native)}", stacklevel=2)
     return calls, failed
 
 

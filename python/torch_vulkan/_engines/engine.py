@@ -99,13 +99,6 @@ class Engine:
             through (`slots`), all three None until they are set; and of the activations at the opt
             and at the largest sizes (None if sizes are unbounded).
         """
-        def plain(value):
-            if isinstance(value, dict):
-                return {key: plain(item) for key, item in value.items()}
-            if isinstance(value, list):
-                return [plain(item) for item in value]
-            return str(value) if isinstance(value, C.Expr) else value
-
         infos = [part.info() for part in self._parts]
         held = self._weights and [part.weight_memory(set_) for part, set_
                                   in zip(self._parts, self._weights[1], strict=True)]
@@ -119,7 +112,7 @@ class Engine:
                   "activations_max": [self._activations(*pair, "max")
                                       for pair in zip(self._parts, infos)]}
         profiles = [info["symbols"] for info in infos]
-        return plain({**self._info, "profiles": profiles, "memory": memory})
+        return _plain({**self._info, "profiles": profiles, "memory": memory})
 
     @staticmethod
     def _activations(part, info, which) -> int | None:
@@ -279,7 +272,7 @@ class Engine:
         engine, weights = self._parts[part], self._weights
         times = engine.profile(weights[1][part], symbols, [_address(t) for t in tensors],
                                [_address(t) for t in outputs.values()], runs)
-        return [{**layer, "time_us": median, "mean_us": mean, "bytes": count} for
+        return [{**_plain(layer), "time_us": median, "mean_us": mean, "bytes": count} for
                 layer, (median, mean, count) in zip(engine.info()["layers"], times, strict=True)]
 
     def picture(self) -> str:
@@ -384,6 +377,15 @@ def _tensor(value, binding) -> torch.Tensor:
 def tensor_bytes(tensor: torch.Tensor) -> bytes:
     """The bytes of a contiguous CPU tensor."""
     return ctypes.string_at(tensor.data_ptr(), tensor.nbytes) if tensor.numel() else b""
+
+
+def _plain(value):
+    """A value as JSON has it: expressions as texts."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, C.Expr) else value
 
 
 def _address(tensor: torch.Tensor) -> tuple[int, int]:

@@ -34,6 +34,12 @@ def not_traced(error: Exception) -> str:
     return f"PyTorch's AOTAutograd failed: {type(error).__name__}: {text[:300]}"
 
 
+def no_engine(records: list[NativeRecord]) -> str:
+    """The warning about a program that PyTorch runs as a whole."""
+    return ("no engine takes a part of this model, so PyTorch runs all of it:"
+            f"{reasons(records)}\ntv.dry_run says what would change that")
+
+
 def failures(parts: Split, failed: dict[str, str]) -> list[NativeRecord]:
     """One record for each block that was not built."""
     return [NativeRecord(name, f"not built: {error} ({parts.compute[name]} nodes)")

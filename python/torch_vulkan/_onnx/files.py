@@ -1,5 +1,6 @@
 """Models as they come in, arrays and tensors as the importer and engines take them."""
 
+import errno
 import os
 from collections.abc import Mapping
 
@@ -17,6 +18,7 @@ SMALL_FLOATS = {name: getattr(torch, name) for name in (
 UNSIGNED = {"uint16": (torch.uint16, torch.int32), "uint32": (torch.uint32, torch.int64),
             "uint64": (torch.uint64, torch.int64)}
 ALL_DTYPES = {**DTYPES, **SMALL_FLOATS, **{name: own for name, (own, _) in UNSIGNED.items()}}
+_NAMES = {"float": "float32", "double": "float64"}  # ONNX's → torch's, where they differ
 _WIDER = dict(UNSIGNED.values())
 
 
@@ -25,6 +27,8 @@ def imported(model, given: dict, settings: str = ""):
     what the file has matters. Raises as tv.onnx.compile does."""
     given = {"directory": "", **given}
     if isinstance(model, (str, os.PathLike)):
+        if not os.path.exists(model):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(model))
         return C.import_onnx(os.fspath(model), given, settings)
     return C.import_onnx_bytes(serialized(model), given, settings)
 
@@ -39,16 +43,25 @@ def serialized(model) -> bytes:
 
 
 def ranges(model, inputs) -> dict:
-    """name → (min, opt, max) of each dimension."""
+    """name → (min, opt, max) of each dimension. Raises ValueError for more inputs than the model
+    has, and for a dtype that an input of it has not."""
     if inputs is None:
         return {}
     if not isinstance(inputs, Mapping):
-        names = C.onnx_inputs(_bytes_of(model))
+        names = [name for name, _ in C.onnx_inputs(_bytes_of(model))]
         if isinstance(inputs, (str, bytes)) or len(inputs) > len(names):
             raise ValueError(f"tv.onnx: inputs: got {len(inputs)}, want at most {len(names)} "
                              f"({', '.join(names)})")
         inputs = {getattr(given, "name", None) or name: given
                   for name, given in zip(names, inputs, strict=False)}
+    said = {name: given.dtype for name, given in inputs.items()
+            if isinstance(given, Input) and given.dtype != Input.dtype}
+    types = dict(C.onnx_inputs(_bytes_of(model))) if said else {}
+    for name, dtype in said.items():
+        own = ALL_DTYPES.get(_NAMES.get(types.get(name), types.get(name)))
+        if own not in (None, dtype):
+            raise ValueError(f"tv.onnx: input {name!r}: got dtype {dtype}, want {own}, the file's; "
+                             "enabled_precisions is what lowers the precision")
     return {name: _dims(given) for name, given in inputs.items()}
 
 

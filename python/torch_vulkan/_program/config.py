@@ -132,6 +132,9 @@ class _Base(BaseModel):
     def _known(cls, values):
         for name in values if isinstance(values, dict) else ():
             if name not in cls.model_fields:
+                if name == "precision":
+                    raise ValueError("unknown key 'precision'; write fp16: true, bf16: true or "
+                                     "int8: true, or enabled_precisions")
                 near = nearest(str(name), cls.model_fields)
                 hint = f"; did you mean {near!r}?" if near else (
                     f". Allowed: {', '.join(cls.model_fields)}")

@@ -299,7 +299,7 @@ def compile(module: nn.Module | ExportedProgram, inputs=None, *,  # noqa: A001
         UnsupportedError: torch.export cannot capture the module.
         DeviceError: there is no Vulkan device.
     """
-    checked = Settings.from_options(settings)
+    checked = Settings.from_options(settings, taken_by=compile)
     arguments = Arguments.of(inputs, kwarg_inputs) if inputs is not None or kwarg_inputs else None
     if isinstance(module, torch.jit.ScriptModule):
         checked.refuse_background_tuning("tv.compile", "a TorchScript module is built at once")

@@ -78,7 +78,7 @@ def test_a_program(tmp_path):
 
 
 @pytest.mark.parametrize("program, data, message", [
-    ({}, [], "data has no inputs"), (3, [1], "got int, want what tv.compile returned"),
+    ({}, [], "inputs: there are none"), (3, [1], "got int, want what tv.compile returned"),
     ({"min_block_size": 0}, [1], "min_block_size"),
 ])
 def test_bad_arguments(program, data, message):

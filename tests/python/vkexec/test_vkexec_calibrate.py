@@ -401,14 +401,10 @@ def test_best_without_a_calibration(net, tmp_path):
 
     def layers(*flags):
         path = tmp_path / "layers.json"
-        said = run(f"--onnx={net}", shapes, *flags, f"--exportLayerInfo={path}", *QUICK)
-        return said, path.read_text()
+        run(f"--onnx={net}", shapes, *flags, f"--exportLayerInfo={path}", *QUICK)
+        return path.read_text()
 
-    said, best = layers("--best")
-    assert "--best: nothing is computed in int8, which needs --calib" in said
-    said, half = layers("--fp16")
-    assert "nothing is computed in int8" not in said
-    assert best == half
+    assert layers("--best") == layers("--fp16")  # test_vkexec_outputs.py: with a warning
     assert "int8 needs a calibration" in run(f"--onnx={net}", shapes, "--best", "--int8", *QUICK,
                                              code=1)
 

@@ -326,7 +326,7 @@ def test_reduce_keeps_constants_and_external_weights(tmp_path):
         "ops = [n.op_type for n in m.graph.node]\n"
         "sys.exit('Reshape' in ops and 'NoSuchThing' in ops)\n")
     run("debug", "reduce", f"--onnx={tmp_path}/net.onnx", f"--save={tmp_path}/sub/small.onnx",
-        f"--check={sys.executable} {tmp_path}/check.py {{}}", code=1)  # there is no such folder
+        f"--check={sys.executable} {tmp_path}/check.py {{}}", code=2)  # there is no such folder
     run("debug", "reduce", f"--onnx={tmp_path}/net.onnx", f"--save={tmp_path}/small.onnx",
         f"--check={sys.executable} {tmp_path}/check.py {{}}")
     small = onnx.load(tmp_path / "small.onnx", load_external_data=False)
