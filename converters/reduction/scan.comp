@@ -1,5 +1,6 @@
 // y[o, c, k] = x[o, 0, k] ∘ … ∘ x[o, c, k] for an associative ∘: SUM, PRODUCT, LOG_SUM_EXP, and
-// MAXIMUM and MINIMUM, which also give the position of the extreme in idx.
+// MAXIMUM and MINIMUM, which also give the position of the extreme in idx; and of LINEAR,
+// y[o, c, k] = factor[o, c, k] · y[o, c - 1, k] + x[o, c, k], where the first is x[o, 0, k].
 //
 // A line has `count` elements, `inner` apart; `rows` lines. Float sums and products carry what they
 // round off, so that the error does not grow with the length. log Σ exp is kept as a maximum and
@@ -16,6 +17,7 @@
 #define LOG_SUM_EXP 2
 #define MAXIMUM 3
 #define MINIMUM 4
+#define LINEAR 5
 
 #if OP == MAXIMUM || OP == MINIMUM
 struct State {
@@ -53,6 +55,19 @@ State join(State a, State b) {
   return State(most, fa + fb);
 }
 float result_of(State s) { return s.most + tv_log(s.sum); }
+
+#elif OP == LINEAR
+// What a part of a line makes of the y before it: factor · y + value.
+struct State {
+  float factor, value;
+  uint some;  // 0: nothing yet, which is no factor of 0 or 1 where the next one is infinite or nan
+};
+State nothing() { return State(1.0, 0.0, 0u); }
+State join(State a, State b) {
+  if (a.some == 0u) return b;
+  return State(a.factor * b.factor, b.factor * a.value + b.value, 1u);
+}
+float result_of(State s) { return s.value; }
 
 #elif FLOAT_KEY
 struct State {
@@ -92,6 +107,12 @@ State join(State a, State b) {
 KEY result_of(State s) { return s.value; }
 #endif
 
+#if OP == LINEAR
+State state_at(uint at, uint c) { return State(float(factor_load(at)), float(x_load(at)), 1u); }
+#else
+State state_at(uint at, uint c) { return state_of(TAKEN(x_load(at)), c); }
+#endif
+
 void put(uint at, State s) {
   y_store(at, y_T(result_of(s)));
 #if INDICES
@@ -107,7 +128,7 @@ uint line_start(uint row) {
 #if PER_INVOCATION
 void take(uint start, uint c, inout State s) {
   const uint at = start + c * inner;
-  s = join(s, state_of(TAKEN(x_load(at)), c));
+  s = join(s, state_at(at, c));
   put(at, s);
 }
 
@@ -137,7 +158,7 @@ void main() {
     State s = nothing();
     [[unroll]] for (uint j = 0u; j < UNROLL; ++j) {
       const uint c = first + j;
-      if (c < count) s = join(s, state_of(TAKEN(x_load(start + c * inner)), c));
+      if (c < count) s = join(s, state_at(start + c * inner, c));
       own[j] = s;
     }
     totals_[t] = s;

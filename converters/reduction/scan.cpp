@@ -1,4 +1,5 @@
-// Running results along one dimension: cumsum, cumprod, logcumsumexp, cummax, cummin.
+// Running results along one dimension: cumsum, cumprod, logcumsumexp, cummax, cummin, and the
+// linear recurrence of state-space models.
 
 #include <algorithm>
 #include <bit>
@@ -17,6 +18,8 @@ constexpr int64_t kManyLines = 4096;  // give a GPU enough to do, one an invocat
 struct Scan {
   std::string op;         // the kernel's OP
   bool extremes = false;  // with positions
+
+  bool linear() const { return op == "LINEAR"; }
 };
 
 DimSplit split(const NodeContext& c) {
@@ -58,6 +61,7 @@ void convert(const NodeContext& c, Builder& b, const Scan& scan) {
             .operands = {src("x", c.node.input("self")), dst("y", c.node.outputs[0])},
             .params = {param("rows", lines), param("count", at.size), param("inner", at.inner)}};
   if (indices) base.operands.push_back(dst("idx", c.node.outputs[1]));
+  if (scan.linear()) base.operands.push_back(src("factor", c.node.input("factor")));
 
   Step serial = base;
   serial.defines.insert(serial.defines.end(),
@@ -85,7 +89,7 @@ void convert(const NodeContext& c, Builder& b, const Scan& scan) {
 }
 
 std::string unsupported(const NodeContext& c, const Scan& scan) {
-  if (scan.op == "LOG_SUM_EXP") {
+  if (scan.op == "LOG_SUM_EXP" || scan.linear()) {
     const std::string reason = floats_only(c, "self");
     if (!reason.empty()) return reason;
   }
@@ -101,18 +105,25 @@ std::vector<Graph> examples(const std::string& op, const Scan& scan) {
   std::vector<Pair> pairs = {{DType::kF32, DType::kF32}, {DType::kF16, DType::kF16}};
   if (scan.extremes) {
     for (const DType d : {DType::kI64, DType::kI32, DType::kU8}) pairs.emplace_back(d, d);
-  } else if (scan.op != "LOG_SUM_EXP") {
+  } else if (scan.op != "LOG_SUM_EXP" && !scan.linear()) {
     pairs.insert(
         pairs.end(),
         {{DType::kBool, DType::kI64}, {DType::kI32, DType::kI64}, {DType::kI32, DType::kI32}});
   }
   for (const auto& [in, out] : pairs) {
     ExampleGraph g(op);
-    g.input("self", in, {5, 300, 7}).attr("dim", integer(1)).output(out, {5, 300, 7});
+    g.input("self", in, {5, 300, 7});
+    if (scan.linear()) g.input("factor", in, {5, 300, 7});
+    g.attr("dim", integer(1)).output(out, {5, 300, 7});
     if (scan.extremes) g.output(DType::kI64, {5, 300, 7});
     graphs.push_back(g.graph());
   }
   return graphs;
+}
+
+TypeRule types_of(const Scan& scan) {
+  if (scan.linear()) return types::of_rows("self F[*s], factor F[*s] -> F[*s]");
+  return types::of_rows(scan.extremes ? "self [*s] -> [*s], [*s]" : types::kSame);
 }
 
 Converter entry(std::string op, Scan scan) {
@@ -121,7 +132,7 @@ Converter entry(std::string op, Scan scan) {
           .convert = [scan](const NodeContext& c, Builder& b) { convert(c, b, scan); },
           .prologue_arg = "self",
           .epilogue = true,
-          .types = types::of_rows(scan.extremes ? "self [*s] -> [*s], [*s]" : types::kSame),
+          .types = types_of(scan),
           .examples = [op, scan] { return examples(op, scan); },
           .notes = scan.extremes
                        ? ""
@@ -129,9 +140,12 @@ Converter entry(std::string op, Scan scan) {
 }
 
 const RegisterConverter scans{
-    in_float32(entry("aten::cumsum", {"SUM"})),   entry("aten::cumprod", {"PRODUCT"}),
-    entry("aten::logcumsumexp", {"LOG_SUM_EXP"}), entry("aten::cummax", {"MAXIMUM", true}),
+    in_float32(entry("aten::cumsum", {"SUM"})),
+    entry("aten::cumprod", {"PRODUCT"}),
+    entry("aten::logcumsumexp", {"LOG_SUM_EXP"}),
+    entry("aten::cummax", {"MAXIMUM", true}),
     entry("aten::cummin", {"MINIMUM", true}),
+    in_float32(entry("torch_vulkan::linear_recurrence", {"LINEAR"})),  // linear_scans.py
 };
 
 }  // namespace

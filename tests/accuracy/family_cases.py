@@ -132,6 +132,10 @@ def _recurrent(exact, x, h, c, w, r, *biases):
     return x.shape[0] * sums(r.shape[1] + x.shape[2]) * terms.max()
 
 
+def _recurrence(x, factor):
+    return torch.ops.torch_vulkan.linear_recurrence(x, factor, -1)
+
+
 FAMILIES = [
     Family("Attention", r"attention",
            "2 · (the scores' error + 16 · 2⁻²⁴ + that of the sums) · the weighted mean of |v|; of "
@@ -185,6 +189,11 @@ FAMILIES = [
     Family("Products of integers", r"_int_mm", EXACT,
            [Check(lambda x: torch._int_mm((x * 40).to(torch.int8), (x.t() * 40).to(torch.int8)),
                   _rows)]),
+    Family("Linear recurrences", r"linear_recurrence",
+           "2 n · 2⁻²⁴ · the same recurrence of absolute values, in its step n",
+           [Check(_recurrence, lambda n: (rand(5, n), rand(5, n, seed=1).sigmoid()),
+                  lambda exact, x, a: 2 * U * _recurrence(x.abs(), a.abs())
+                  * torch.arange(1, 1 + x.shape[-1]))]),
     Family("Matrix products",
            r"mm|matmul|linear|addmv|aten::mv|aten::v?dot",
            SUM + REDUCED,

@@ -1,9 +1,10 @@
-"""cumsum, cumprod, logcumsumexp, cummax, cummin: a line by one invocation and by a workgroup."""
+"""cumsum, cumprod, logcumsumexp, cummax, cummin and linear recurrences: a line by one invocation and
+by a workgroup."""
 
 import pytest
 import torch
 
-from parity import FLOATS, check, check_gradients, tensor
+from parity import FLOATS, check, check_against_double, check_gradients, tensor
 
 pytestmark = pytest.mark.usefixtures("tactics_of")
 
@@ -16,6 +17,11 @@ def all_floats(x, dim):
 
 def all_integers(x, dim):
     return (x.cumsum(dim), x.cumprod(dim), *x.cummax(dim), *x.cummin(dim))
+
+
+def recurrence(x, dim, factor=0.97):
+    """Of factors that depend on x, which is more than one operand."""
+    return torch.ops.torch_vulkan.linear_recurrence(x, factor * x.sigmoid(), dim)
 
 
 @pytest.mark.parametrize("shape, dim", [
@@ -83,3 +89,31 @@ def test_signs_of_products_that_are_0():
     x = torch.tensor([-0.0, 3.0, -2.0, 1.0])
     fast = torch.compile(lambda x: x.cumprod(0), backend="vulkan", options={"min_block_size": 1})
     assert torch.equal(fast(x).signbit(), x.cumprod(0).signbit())
+
+
+@pytest.mark.parametrize("shape, dim", [
+    ((7, 113), -1), ((5, 3, 29), 1), ((2, 1025, 3), 1), ((1, 2311), 1), ((3, 0), 1), ((1, 5), 0)])
+def test_linear_recurrences(shape, dim):
+    check(lambda x: recurrence(x, dim), tensor(*shape), length=64)
+    check(lambda x: recurrence(x.transpose(0, 1), 0).exp(), tensor(*shape[:2]) - 3, length=64)
+
+
+@pytest.mark.parametrize("dtype", FLOATS[1:])
+def test_linear_recurrences_in_16_bits(dtype):
+    check_against_double(lambda x: recurrence(x, 1), tensor(3, 71, 2, dtype=dtype))
+
+
+def test_linear_recurrences_of_any_length():
+    check(lambda x: recurrence(x, 1), tensor(5, 7), dynamic=True, length=64,
+          more=[(tensor(3, 1300),), (tensor(1, 2),), (tensor(70, 3),)])
+
+
+def test_integers_stay_with_pytorch():
+    from torch_vulkan import compilations
+
+    x = tensor(3, 7, dtype=torch.int32)
+    fast = torch.compile(lambda x: torch.ops.torch_vulkan.linear_recurrence(x, x, 1),
+                         backend="vulkan", options={"min_block_size": 1})
+    assert torch.equal(fast(x), torch.ops.torch_vulkan.linear_recurrence(x, x, 1))
+    (record,) = compilations.compilations()
+    assert not record.engines and "float" in record.native[0].reason

@@ -10,7 +10,7 @@ import sys
 import torch
 from torch import fx
 
-from . import fused_optimizers
+from . import fused_optimizers, linear_scans
 from .captures import Breaks, GraphBreak, break_of
 
 _TITLE = "require_full_compilation: a graph break leaves part of the model to Python"
@@ -18,7 +18,8 @@ _TITLE = "require_full_compilation: a graph break leaves part of the model to Py
 
 def watch() -> None:
     """From now on Dynamo raises at graph breaks of functions compiled with the setting, and traces
-    fused steps of optimizers for this backend, also after torch._dynamo.reset()."""
+    fused steps of optimizers and linear recurrences for this backend, also after
+    torch._dynamo.reset()."""
     handler = torch._dynamo.callback_handler
     if _callback() not in handler.start_callbacks:
         handler.register_start_callback(_callback())
@@ -53,6 +54,7 @@ def _begin(_) -> None:
     if stack is None or options is None:
         return
     stack.enter_context(fused_optimizers.traced())
+    stack.enter_context(linear_scans.traced())
     if options.get("require_full_compilation") is True and not options.get("dryrun"):
         stack.enter_context(torch._dynamo.error_on_graph_break(True))
         stack.push(_name_the_setting)
@@ -72,7 +74,8 @@ def _unsupported() -> type:
 
 def _own_options() -> dict | None:
     """The options of what Dynamo compiles now; None where that is not for this backend."""
-    convert = _local("self", torch._dynamo.convert_frame.ConvertFrame)
+    # Of fullgraph=True, too, where nothing is around it.
+    convert = _local("self", torch._dynamo.convert_frame.ConvertFrameAssert)
     if convert is None:
         return None
     backend = torch._dynamo.eval_frame.innermost_backend(convert)

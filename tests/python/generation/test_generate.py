@@ -66,8 +66,6 @@ def assert_generates_the_same(name, way, prompts, **arguments):
 ROWS = [(name, way) for name in DECODERS for way in WAYS
         if not (name == "mamba" and way == "static")]
 QUICK = share_of(ROWS, 20)
-# Its scan over the prompt is unrolled: a graph for each length.
-ONE_LENGTH = {"mamba"}
 
 
 @turns(2)
@@ -76,7 +74,7 @@ ONE_LENGTH = {"mamba"}
 def test_families(name, way):
     prompts = [(1, 7), (1, 11), (1, 13)] if name != "whisper" else [(1,), (1,)]
     compiled = assert_generates_the_same(name, way, prompts)
-    assert compiled[-1] == [] or name in ONE_LENGTH, "a third length was compiled again"
+    assert compiled[-1] == [], "a third length was compiled again"
     for record in itertools.chain(*compiled):
         assert len(record.engines) == 1 and record.coverage == 1, record.native
 
