@@ -4,11 +4,15 @@
 // and, of write_rotated, with the second result and v written to a position of caches:
 //   y, keys, values = tv::rotary_write(x, x2, cos, sin, rotated, keys, values, v, at, dim)
 // Of rows of x the first `rotated` elements are rotated. cos and sin are broadcast to x but for the
-// last dimension, which is `rotated` or 1; those of x and x2 are constant.
+// last dimension, which is `rotated` or 1; those of x and x2 are constant. With eps, of
+// fuse_rotary, rows of x and x2 are normalised first: the node's program makes an element of a
+// normalised one and of those of x_vectors (x2_vectors).
 
 #include <algorithm>
+#include <bit>
 
 #include "converters/kit/steps.h"
+#include "csrc/codegen/pointwise_codegen.h"
 #include "csrc/graph/strided.h"
 
 namespace tv {
@@ -90,9 +94,45 @@ Expr add_write(const NodeContext& c, const Builder& b, Step& step) {
   return product(c.shape("v"));
 }
 
+/// What the kernel calls for a normalised element of `name`, and its operands.
+void add_vectors(const NodeContext& c, const std::string& name, Step& step) {
+  std::string arguments;
+  for (const ValueId vector : c.node.inputs(name + "_vectors")) {
+    const std::string operand = name + "_norm" + std::to_string(step.operands.size());
+    step.operands.push_back(src(operand, vector));
+    arguments += ", " + operand + "_raw(d_)";
+  }
+  step.defines.emplace_back("NORMED_" + name + "(v_, d_, y_)", "normed(v_" + arguments + ", y_);");
+}
+
+void add_norms(const NodeContext& c, Step& step) {
+  std::string function = pointwise_function(*c.node.program, "normed");
+  std::ranges::replace(function, '\n', ' ');
+  step.defines.insert(
+      step.defines.end(),
+      {{"NORM_FUNCTION", function}, {"PER_INVOCATION", "0"}, {"SUBGROUP", "0"}, {"HYBRID", "0"}});
+  step.params.push_back(number("eps", c.node.number("eps")));
+  add_vectors(c, "x", step);
+  if (c.node.has("x2")) add_vectors(c, "x2", step);
+}
+
+/// A workgroup for each of the rows, whose sum it adds up.
+void emit_rows(const NodeContext& c, Builder& b, Step step, const Expr& rows) {
+  const int64_t columns = *c.shape("x").back().constant();
+  const auto most = std::min(64U, std::bit_floor(c.device.max_workgroup_invocations));
+  const uint32_t local =
+      std::clamp(std::bit_ceil(static_cast<uint32_t>(columns + 1) / 2), 1U, most);
+  step.local_size = {local, 1, 1};
+  step.grid = Grid::flat_groups(rows);
+  const int64_t longest = c.node.has("v") ? *c.shape("v").back().constant() : 0;
+  step.iterations = Expr(std::max(2 * columns, longest) / local + 16);
+  b.emit({{.name = "rotary_normed", .steps = {std::move(step)}}});
+}
+
 void convert(const NodeContext& c, Builder& b) {
-  const bool pair = c.node.has("x2"), writes = c.node.has("v");
-  Step step{.kernel = "rotary", .defines = {{"PAIR", flag(pair)}, {"WRITE", flag(writes)}}};
+  const bool pair = c.node.has("x2"), writes = c.node.has("v"), normed = c.node.has("eps");
+  Step step{.kernel = "rotary",
+            .defines = {{"PAIR", flag(pair)}, {"WRITE", flag(writes)}, {"NORM", flag(normed)}}};
   step.defines.emplace_back("COLS", constant(c.shape("x").back()));
   step.defines.emplace_back("ROTATED", constant(c.node.expr("rotated")));
   Rows rows(c, b, c.shape("x"));
@@ -102,6 +142,7 @@ void convert(const NodeContext& c, Builder& b) {
   step.operands.push_back(src("sin", c.node.input("sin")));
   step.operands.push_back(dst("y", c.node.outputs[0]));
   Expr elements = product(c.shape("x"));
+  Expr rows_of_all = product(lead(c.shape("x")));
   step.params.push_back(param("elements", elements));
   if (pair) {
     Rows rows2(c, b, c.shape("x2"));
@@ -112,9 +153,13 @@ void convert(const NodeContext& c, Builder& b) {
     step.operands.push_back(writes ? changed("y2", y2) : dst("y2", y2));
     step.params.push_back(param("elements2", product(c.shape("x2"))));
     elements += product(c.shape("x2"));
+    rows_of_all += product(lead(c.shape("x2")));
   }
   if (writes) elements += add_write(c, b, step);
-  emit_flat(b, std::move(step), elements);
+  if (writes) rows_of_all += product(lead(c.shape("v")));
+  if (!normed) return emit_flat(b, std::move(step), elements);
+  add_norms(c, step);
+  emit_rows(c, b, std::move(step), rows_of_all);
 }
 
 // --- registration ---
@@ -127,6 +172,24 @@ ExampleGraph example(const std::string& op, DType dtype, int64_t rotated) {
   return g.attr("rotated", integer(rotated)).output(dtype, {2, 3, 1, 14});
 }
 
+/// The node with norms whose results are multiplied by a vector.
+Graph with_norms(ExampleGraph g, DType dtype) {
+  Graph graph = g.input("x_vectors", dtype, {14}).input("x2_vectors", dtype, {14}).graph();
+  Node& node = graph.nodes[0];
+  for (Arg& arg : node.args) {
+    const std::string name = arg.name;
+    if (name == "x_vectors" || name == "x2_vectors") {
+      arg = tensor_list_arg(name, {node.input(name)});
+    }
+  }
+  node.args.push_back(attr_arg("eps", 1e-5));
+  PointwiseProgram program{.inputs = {DType::kF32, dtype}};
+  program.instrs = {{.function = "mul", .operands = {0, 1}}};
+  program.results = {2};
+  node.program = std::make_shared<const PointwiseProgram>(std::move(program));
+  return graph;
+}
+
 std::vector<Graph> examples(const std::string& op) {
   std::vector<Graph> graphs;
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
@@ -134,6 +197,7 @@ std::vector<Graph> examples(const std::string& op) {
       ExampleGraph g = example(op, dtype, rotated);
       if (op != "tv::rotary") g.output(dtype, {2, 2, 1, 14});
       graphs.push_back(g.graph());
+      if (op != "tv::rotary") graphs.push_back(with_norms(g, dtype));
     }
   }
   return graphs;

@@ -11,6 +11,7 @@
 #include "csrc/lowering/node_times.h"
 #include "csrc/passes/fuse/fuse.h"
 #include "csrc/passes/fuse/fuse_products.h"
+#include "csrc/passes/fuse/fuse_rotary.h"
 #include "csrc/passes/fuse/measure_fusion.h"
 #include "csrc/passes/layouts/choose_channels_last.h"
 #include "csrc/passes/layouts/choose_layouts.h"
@@ -153,6 +154,8 @@ Graph arrange(Graph graph, const Settings& settings, const DeviceProfile& device
   after(graph, "fuse");
   graph = fuse_products(std::move(graph), device);
   after(graph, "fuse_products");
+  graph = fuse_rotary(std::move(graph), device);
+  after(graph, "fuse_rotary");
   graph = place_outputs(std::move(graph), settings, device);
   after(graph, "place_outputs");
   if (wants_channels_last(settings, device)) {

@@ -1,26 +1,16 @@
 #include "csrc/passes/fuse/fuse_products.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 
 #include "csrc/graph/edit.h"
 #include "csrc/graph/strided.h"
-#include "csrc/passes/fuse/fusion_graph.h"
+#include "csrc/passes/fuse/row_norm.h"
 
 namespace tv {
 namespace {
 
 constexpr int64_t kMostRows = 8, kSteps = 16;  // of a, and of k that an invocation takes at once
-
-/// A norm as what is computed of normalised elements.
-struct Norm {
-  int32_t node = -1;
-  ValueId x = kNoValue;  ///< what is normalised
-  double eps = 0;
-  std::vector<ValueId> vectors;  ///< of a row's size
-  PointwiseProgram program;      ///< input 0 is normalised, then the vectors
-};
 
 class ProductFuser {
  public:
@@ -31,7 +21,7 @@ class ProductFuser {
       const std::optional<Node> rows = g_.alive(p) ? as_rows(g_.node(p)) : std::nullopt;
       if (!rows) continue;
       const int32_t gate = gate_of(p, *rows);
-      const std::optional<Norm> norm = norm_of(p);
+      const std::optional<RowNorm> norm = norm_of(p);
       if (gate < 0 && !norm) continue;
       Node fused = *rows;
       if (norm) take_norm(fused, *norm);
@@ -101,52 +91,16 @@ class ProductFuser {
 
   // --- the norm before it -----------------------------------------------------------------------
 
-  std::optional<Norm> norm_of(int32_t p) const {
+  std::optional<RowNorm> norm_of(int32_t p) const {
     const ValueId a = g_.node(p).input("a");
     const int32_t at = g_.producer(g_.base_of(a));
-    if (at < 0 || g_.node(at).op != "aten::rms_norm" || !only_reader(at, p)) return std::nullopt;
-    const Node& node = g_.node(at);
-    const bool rstd = node.outputs.size() > 1 && node.outputs[1] != kNoValue;
-    if (node.has("weight") || rstd || node.exprs("normalized_shape").size() != 1) {
-      return std::nullopt;
-    }
-    Norm norm{.node = at, .x = node.input("input")};
-    if (node.prologue) {
-      if (!only_widens(*node.prologue)) return std::nullopt;
-      norm.x = node.prologue_inputs[0];
-    }
-    const Expr k = shape(a).back();
-    if (!(shape(norm.x).back() == k) || !g_.covers_storage(norm.x)) return std::nullopt;
-    norm.eps = node.has("eps") ? node.number("eps") : std::numeric_limits<float>::epsilon();
-    return with_program(node, k, std::move(norm));
+    if (at < 0 || !only_reader(at, p)) return std::nullopt;
+    const std::optional<RowNorm> norm = row_norm(g_, at);
+    const bool fits = norm && shape(norm->x).back() == shape(a).back();
+    return fits && g_.covers_storage(norm->x) ? norm : std::nullopt;
   }
 
-  static bool only_widens(const PointwiseProgram& program) {
-    return program.inputs.size() == 1 && is_float(program.inputs[0]) &&
-           program.instrs.size() == 1 && program.instrs[0].function == "cast" &&
-           program.instrs[0].result == DType::kF32;
-  }
-
-  /// The norm's epilogue, whose operands have to be vectors that every row reads.
-  std::optional<Norm> with_program(const Node& node, const Expr& k, Norm norm) const {
-    if (!node.epilogue) {
-      norm.program = {.inputs = {DType::kF32}, .results = {0}};
-      return norm;
-    }
-    norm.program = *node.epilogue;
-    for (const ValueId id : node.epilogue_inputs) {
-      const View layout = layout_of(g_.graph(), id);
-      const Value& base = g_.value(layout.base);
-      const bool vector = product(base.shape) == k && layout.offset == Expr(0) &&
-                          !layout.strides.empty() && layout.strides.back() == Expr(1) &&
-                          shape(id).back() == k && is_float(base.dtype);
-      if (!vector) return std::nullopt;
-      norm.vectors.push_back(layout.base);
-    }
-    return norm;
-  }
-
-  static void take_norm(Node& product, const Norm& norm) {
+  static void take_norm(Node& product, const RowNorm& norm) {
     product.args[0] = tensor_arg("a", norm.x);
     product.args.push_back(attr_arg("eps", norm.eps));
     product.prologue = std::make_shared<const PointwiseProgram>(norm.program);

@@ -58,6 +58,11 @@ ValueId FusionGraph::add_like(ValueId id, const char* suffix) {
   return add_value(Value{like.name + suffix, like.dtype, like.shape, ValueKind::kNode, {}});
 }
 
+ValueId FusionGraph::add_view(std::string name, DType dtype, Shape shape, View view) {
+  return add_value(
+      Value{std::move(name), dtype, std::move(shape), ValueKind::kNode, std::move(view)});
+}
+
 ValueId FusionGraph::add_value(Value value) {
   const ValueId added = graph_.add_value(std::move(value));
   readers_.emplace_back();

@@ -16,8 +16,10 @@ class FusionGraph {
   Graph take();
 
   Graph& graph() { return graph_; }
+  const Graph& graph() const { return graph_; }
   int32_t size() const { return static_cast<int32_t>(graph_.nodes.size()); }
   bool alive(int32_t node) const { return alive_[static_cast<size_t>(node)]; }
+  const Node& node(int32_t index) const { return graph_.nodes[static_cast<size_t>(index)]; }
   Node& node(int32_t index) { return graph_.nodes[static_cast<size_t>(index)]; }
   const Value& value(ValueId id) const { return graph_.value(id); }
   ValueId base_of(ValueId id) const;
@@ -41,6 +43,8 @@ class FusionGraph {
   void replace_by_copy(int32_t at, Node merged, int32_t copied);
   /// A value of a node that has the shape and dtype of `id`, and no view.
   ValueId add_like(ValueId id, const char* suffix);
+  /// A view of this dtype and shape.
+  ValueId add_view(std::string name, DType dtype, Shape shape, View view);
   /// Makes `old`, and every view of it, a view of the storage of `by` in the same row-major order.
   void rebase(ValueId old, ValueId by);
 

@@ -109,7 +109,8 @@ class RotatedWrites {
     node.args.push_back(attr_arg("dim", Expr(static_cast<int64_t>(place.dim))));
     if (write.has("wraps")) node.args.push_back(*write.find("wraps"));
     node.outputs = {rotary.outputs[0], write.outputs[keys], write.outputs[1 - keys]};
-    node.fused_ops = {rotary.op};
+    node.program = rotary.program;  // of its norms
+    node.fused_ops = rotary.fused_ops.empty() ? std::vector{rotary.op} : rotary.fused_ops;
     node.fused_ops.insert(node.fused_ops.end(), write.fused_ops.begin(), write.fused_ops.end());
     return node;
   }
