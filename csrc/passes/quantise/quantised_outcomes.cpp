@@ -53,6 +53,7 @@ class Outcomes {
       }
       if (read.products > 0) {
         add("read packed by " + some(read.products, "product") +
+            (read.four_bits > 0 ? ", in 4 bits" : "") +
             (read.gathered > 0 ? " behind a gather of the input" : ""));
       }
       if (read.lookups > 0) add("read packed by " + some(read.lookups, "embedding"));
