@@ -423,7 +423,7 @@ Graph multiply_quantised(Graph graph, std::vector<QuantisedOutcome>* outcomes,
   const bool some = std::ranges::any_of(graph.values, [](const Value& value) {
     return value.dtype == DType::kI8 || value.dtype == DType::kU8;
   });
-  if (!some && integers.empty()) return graph;
+  if (!some && integers.reads.empty()) return graph;
   // Equal inputs must be one value to be seen as such.
   return QuantisedMultiplier(simplify(std::move(graph))).run(outcomes, integers);
 }
