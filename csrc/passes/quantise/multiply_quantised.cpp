@@ -8,6 +8,7 @@
 #include "csrc/graph/edit.h"
 #include "csrc/graph/provenance.h"
 #include "csrc/graph/quantised.h"
+#include "csrc/passes/kit/constants_first.h"
 #include "csrc/passes/kit/integer_operand.h"
 #include "csrc/passes/kit/moves.h"
 #include "csrc/passes/kit/product_operands.h"
@@ -195,11 +196,7 @@ class QuantisedMultiplier {
   }
 
   void plan() {
-    // What depends on weights alone goes first, so that it is there before the first of a family.
-    // (std::ranges' returns a subrange, which clang 14 cannot make of libstdc++ 12's.)
-    std::stable_partition(graph_.nodes.begin(), graph_.nodes.end(), [&](const Node& node) {
-      return std::ranges::all_of(node.outputs, [&](ValueId v) { return is_constant(v); });
-    });
+    put_constants_first(graph_);
     nodes_ = graph_.nodes;
     made_by_ = producers(graph_);
     std::map<std::string, size_t> family_of;
