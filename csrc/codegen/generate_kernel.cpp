@@ -240,8 +240,9 @@ class KernelText {
   void report_checks() {
     const bool values =
         settings_.check_indices && calls_any(elements_ + defines_ + body_, value_checks());
-    // Whether a weight has the zeros that its packed form leaves out is no matter of settings.
-    reports_ = check_ || values || body_.find("kTvNotTwoFour") != std::string::npos;
+    // Whether a weight has what its packed form takes for granted is no matter of settings.
+    reports_ = check_ || values || body_.find("kTvNotTwoFour") != std::string::npos ||
+               body_.find("kTvNotFourBits") != std::string::npos;
     report_ = std::string("#define TV_CPU ") + (device_.is_cpu() ? "1" : "0") +
               "\n#define TV_CHECK " + (check_ ? "1" : "0") + "\n#define TV_CHECK_VALUES " +
               (values ? "1" : "0") + "\n";

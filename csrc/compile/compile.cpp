@@ -17,6 +17,7 @@
 #include "csrc/passes/layouts/choose_layouts.h"
 #include "csrc/passes/layouts/measure_layouts.h"
 #include "csrc/passes/quantise/measure_integers.h"
+#include "csrc/passes/quantise/merge_integer_products.h"
 #include "csrc/passes/quantise/move_integers.h"
 #include "csrc/passes/quantise/multiply_integers.h"
 #include "csrc/passes/quantise/multiply_quantised.h"
@@ -102,6 +103,10 @@ Graph multiply(Graph graph, const Settings& settings, const DeviceProfile& devic
   IntegerReads* reads = outcomes ? &integers : nullptr;
   graph = move_integers(std::move(graph), reads);
   after(graph, "move_integers");
+  if (!outcomes) {  // which name each of the weights
+    graph = merge_integer_products(std::move(graph));
+    after(graph, "merge_integer_products");
+  }
   graph = multiply_integers(std::move(graph), reads);
   after(graph, "multiply_integers");
   graph = translate(std::move(graph), settings, device);

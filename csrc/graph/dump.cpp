@@ -108,6 +108,7 @@ std::string type_text(const Value& value) {
   for (int dim = 0; dim < 8; ++dim) {
     if (value.two_four >> dim & 1) out += " 2:4 along " + std::to_string(dim);
   }
+  if (value.four_bits) out += " of 4 bits";
   return out;
 }
 

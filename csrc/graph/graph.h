@@ -45,6 +45,8 @@ struct Value {
   /// Of a weight that is a matrix, where its elements were looked at: bit d is set if of each four
   /// neighbours along dimension d two at most are not zero.
   uint8_t two_four = 0;
+  /// Of a weight of int8 whose dtype is one of 4 bits in the model: its elements lie in -8 to 7.
+  bool four_bits = false;
 };
 
 /// An attribute; monostate is None. Integers may be symbolic, so they are Exprs.

@@ -196,6 +196,9 @@ void bind_building(py::class_<Graph>& graph) {
             graph.value(id).two_four = static_cast<uint8_t>(dimensions);
           },
           "Along which dimensions a weight is 2:4 sparse, bit by bit.")
+      .def(
+          "set_four_bits", [](Graph& graph, ValueId id) { graph.value(id).four_bits = true; },
+          "Says that the elements of a weight of int8 lie in -8 to 7.")
       .def("add_node", &add_node, py::arg("op"), py::arg("name"), py::arg("args"),
            py::arg("outputs"), py::arg("source") = "", py::arg("module_path") = "",
            py::arg("origin") = py::dict(),

@@ -9,7 +9,8 @@ namespace tv {
 namespace {
 
 // As in report.glsl.
-constexpr uint32_t kPointer = 254, kBadIndex = 253, kZeroDivisor = 252, kNotTwoFour = 251;
+constexpr uint32_t kPointer = 254, kBadIndex = 253, kZeroDivisor = 252, kNotTwoFour = 251,
+                   kNotFourBits = 250;
 
 std::string place_of(const Dispatch& dispatch) {
   std::string ops;
@@ -61,6 +62,12 @@ void throw_check_report(const Allocation& buffer, std::span<const Dispatch> prog
                     " has more than two of four neighbours that are not zero, and the engine was "
                     "built for one that is 2:4 sparse; want weights with the zeros of a 2:4 "
                     "pattern, or an engine built without sparse_weights");
+  }
+  if (words[2] == kNotFourBits) {
+    throw Error(ErrorKind::kUnsupported,
+                "[four_bits] the weight of " + (known ? place_of(program[words[1]]) : "a product") +
+                    " has integers or zero points beyond -8 to 7, and the engine was built for a "
+                    "dtype of 4 bits; want such integers, or an engine built with these weights");
   }
   const std::string name = known ? program[words[1]].name : "?";
   const std::string what =

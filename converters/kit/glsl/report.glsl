@@ -9,6 +9,7 @@ const uint kTvPointer = 254u;      // a pointer left all operands
 const uint kTvBadIndex = 253u;     // an index that names nothing
 const uint kTvZeroDivisor = 252u;  // an integer is divided by 0
 const uint kTvNotTwoFour = 251u;   // a weight that is read as 2:4 sparse is not
+const uint kTvNotFourBits = 250u;  // an element of a weight that is read as 4 bits is beyond them
 
 void tv_check_report(tv_ref_check report, uint dispatch) {
   if (tv_bad_operand == 0u) return;

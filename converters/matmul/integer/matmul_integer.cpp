@@ -286,6 +286,7 @@ const RegisterConverter integers{
     {.op = "aten::_int_mm",
      .unsupported = int_mm_unsupported,
      .expand = expand_int_mm,
+     .translates = true,
      .types = "self i[m k], mat2 i[k n] -> [m n]"}};
 
 }  // namespace

@@ -79,7 +79,12 @@ class GraphReader {
     fields.set_where("value " + quoted(made.name));
     made.dtype = dtype(fields.at("dtype"), fields.where());
     made.shape = exprs(fields.at("shape"), fields.where() + ": 'shape'", kMostRank);
+    if (const Json* four_bits = fields.find("four_bits")) {
+      made.four_bits = bool_of(*four_bits, fields.where() + ": 'four_bits'");
+    }
     fields.done();
+    if (made.four_bits && made.dtype != DType::kI8)
+      fail(fields.where(), "has 'four_bits', and is not of int8");
     double elements = 1;
     for (const Expr& dim : made.shape) {
       const auto size = dim.constant();

@@ -50,8 +50,10 @@ Json condition(const Condition& c) {
 
 Json value(const Value& v) {
   if (v.view) throw Error(ErrorKind::kInternal, "[graph file] '" + v.name + "' is a view");
-  return Json::Object{
+  Json::Object object{
       {"name", v.name}, {"dtype", text(name(v.dtype))}, {"shape", array(v.shape, expr)}};
+  if (v.four_bits) object["four_bits"] = true;
+  return object;
 }
 
 struct AttrWriter {

@@ -99,7 +99,7 @@ class IntegerMover {
     for (ValueId& value : first_tensors(moved)->values) {
       const ValueId integers = integers_of(value)->input;
       if (reads_ && !moved_.contains(integers)) {
-        (*reads_)[graph_.value(integers).name].push_back(node.op);
+        reads_->add(graph_.value(integers).name, node);
       }
       value = integers;
     }

@@ -1,37 +1,48 @@
 #include "csrc/passes/quantise/multiply_integers.h"
 
 #include <algorithm>
-#include <iterator>
 #include <optional>
 
 #include "csrc/graph/edit.h"
 #include "csrc/passes/kit/integer_operand.h"
+#include "csrc/passes/kit/moves.h"
 #include "csrc/passes/kit/product_operands.h"
 #include "csrc/passes/simplify/simplify.h"
 
 namespace tv {
 namespace {
 
+// Why it is not multiplied as integers.
+constexpr const char* kLongSums = "32 bits need not hold its sums";
+constexpr const char* kNoBatch = "the image has no dimension of a batch";
+constexpr const char* kImageScales = "the image has several scales";
+constexpr const char* kWeightScales = "the weight's scales are not those of the channels it makes";
+
 class IntegerMultiplier {
  public:
   explicit IntegerMultiplier(Graph graph)
       : graph_(std::move(graph)), constant_(constant_values(graph_)), makers_(graph_) {}
 
-  Graph run(IntegerReads* reads) {
+  Graph run(IntegerReads& reads) {
     const std::vector<Node> nodes = graph_.nodes;
     for (const Node& node : nodes) {
+      pair_ = {};
+      why_.clear();
       const bool done = is_transposed(node)    ? convolve_transposed(node)
                         : is_convolution(node) ? convolve(node)
                                                : multiply(node);
       if (!done) out_.push_back(node);
+      for (const std::string& tensor : pair_) {
+        if (done) {
+          reads.add(tensor, node);
+        } else {
+          reads.refused.try_emplace(tensor, why_);
+        }
+      }
     }
     graph_.nodes = std::move(out_);
     replaced_.apply(graph_);
     make_names_unique(graph_);
-    if (reads) {
-      for (auto& [tensor, ops] : reads_)
-        std::ranges::copy(ops, std::back_inserter((*reads)[tensor]));
-    }
     return std::move(graph_);
   }
 
@@ -46,20 +57,29 @@ class IntegerMultiplier {
     Shape a_blocks, b_blocks;
   };
 
-  std::optional<Pair> pair_of(ValueId a, ValueId b) const {
+  std::optional<Pair> pair_of(ValueId a, ValueId b) {
     if (a == kNoValue || b == kNoValue || (is_constant(a) && is_constant(b))) return std::nullopt;
     const auto left = integer_operand(graph_, makers_, a);
-    const auto right = left ? integer_operand(graph_, makers_, b) : std::nullopt;
-    if (!right) return std::nullopt;
+    const auto right = integer_operand(graph_, makers_, b);
+    for (const auto& operand : {left, right}) {
+      if (operand) pair_.push_back(graph_.value(operand->dequantize->input("input")).name);
+    }
+    if (!left || !right) {
+      refuse("what it is multiplied with is no tensor of 8-bit integers");
+      return std::nullopt;
+    }
     const auto a_blocks = viewed_blocks(graph_, *left), b_blocks = viewed_blocks(graph_, *right);
-    if (!a_blocks || !b_blocks) return std::nullopt;
+    if (!a_blocks || !b_blocks) {
+      refuse("a view splits or joins what has one scale");
+      return std::nullopt;
+    }
     return Pair{*left, *right, *a_blocks, *b_blocks};
   }
 
-  void note(const Pair& pair, const Node& node) {
-    for (const IntegerOperand* operand : {&pair.a, &pair.b}) {
-      reads_[graph_.value(operand->dequantize->input("input")).name].push_back(node.op);
-    }
+  /// Says why a product of quantised tensors is computed of floats.
+  bool refuse(const char* why) {
+    why_ = why;
+    return false;
   }
 
   /// Whether the operands' batches are alike, and have one scale each.
@@ -75,15 +95,20 @@ class IntegerMultiplier {
     const auto pair = pair_of(product->a, product->b);
     if (!pair) return false;
     const Shape a = shape(product->a), b = shape(product->b);
-    if (a.size() < 2 || b.size() < 2 || !sums_fit(a.back())) return false;
+    if (a.size() < 2 || b.size() < 2) return refuse("it is a vector");
+    if (!sums_fit(a.back())) return refuse(kLongSums);
     const size_t steps = b.size() - (product->b_by_steps ? 2 : 1);
-    if (!(pair->a_blocks.back() == Expr(1)) || !(pair->b_blocks[steps] == Expr(1))) return false;
+    if (!(pair->a_blocks.back() == Expr(1)) || !(pair->b_blocks[steps] == Expr(1))) {
+      return refuse("scales change along what is summed");
+    }
     const bool batched = b.size() > 2;
-    if (batched && !is_batch(a, b, *pair)) return false;
+    if (batched && !is_batch(a, b, *pair)) return refuse("a batch of matrices has several scales");
     const bool rows_differ = !(tv::product(pair->a_blocks) == Expr(1));
     Shape rows = a;
     rows.back() = 1;
-    if (rows_differ && !(pair->a_blocks == rows)) return false;
+    if (rows_differ && !(pair->a_blocks == rows)) {
+      return refuse("scales are neither one nor those of rows");
+    }
 
     Rewriter rw(graph_, node, out_);
     Quantised left = *viewed(rw, pair->a), right = *viewed(rw, pair->b);
@@ -94,7 +119,6 @@ class IntegerMultiplier {
     flatten(rw, right, b_rows, batched);
     const ValueId sums = product_of_integers(rw, left, right, batched);
     finish(rw, node, *pair, sums, {left.scale, across(rw, right.scale)}, product->bias);
-    note(*pair, node);
     return true;
   }
 
@@ -161,15 +185,19 @@ class IntegerMultiplier {
   bool convolve(const Node& node) {
     const auto pair = pair_of(node.input("input"), node.input("weight"));
     const Arg* padding = node.find("padding");
-    if (!pair || !padding || std::holds_alternative<std::string>(padding->attr)) return false;
+    if (!pair) return false;
+    if (!padding || std::holds_alternative<std::string>(padding->attr)) {
+      return refuse("its padding is a word");
+    }
     const Shape weight = shape(node.input("weight"));
     const size_t rank = weight.size();
     const Shape whole = shape(node.outputs[0]);
-    if (whole.size() != rank || !(tv::product(pair->a_blocks) == Expr(1))) return false;
-    if (!sums_fit(tv::product(std::span(weight).subspan(1)))) return false;
+    if (whole.size() != rank) return refuse(kNoBatch);
+    if (!(tv::product(pair->a_blocks) == Expr(1))) return refuse(kImageScales);
+    if (!sums_fit(tv::product(std::span(weight).subspan(1)))) return refuse(kLongSums);
     Shape channels(rank, Expr(1));
     channels[0] = pair->b_blocks[0];
-    if (!(pair->b_blocks == channels)) return false;
+    if (!(pair->b_blocks == channels)) return refuse(kWeightScales);
 
     Rewriter rw(graph_, node, out_);
     const Quantised x = *viewed(rw, pair->a), w = *viewed(rw, pair->b);
@@ -187,7 +215,6 @@ class IntegerMultiplier {
     };
     finish(rw, node, *pair, sums, {of_channels(x.scale), of_channels(w.scale)},
            of_channels(node.input("bias")));
-    note(*pair, node);
     return true;
   }
 
@@ -200,16 +227,18 @@ class IntegerMultiplier {
   /// give is put in order.
   bool convolve_transposed(const Node& node) {
     const auto pair = pair_of(node.input("input"), node.input("weight"));
-    if (!pair || !is_constant(node.input("weight"))) return false;
+    if (!pair) return false;
+    if (!is_constant(node.input("weight"))) return refuse("the weight is computed at each call");
     const Shape weight = shape(node.input("weight")), whole = shape(node.outputs[0]);
     const Expr groups = node.has("groups") ? node.expr("groups") : Expr(1);
-    if (whole.size() != weight.size() || !(tv::product(pair->a_blocks) == Expr(1))) return false;
+    if (whole.size() != weight.size()) return refuse(kNoBatch);
+    if (!(tv::product(pair->a_blocks) == Expr(1))) return refuse(kImageScales);
     if (!sums_fit(tv::product(std::span(weight).subspan(2)) * floordiv(weight[0], groups))) {
-      return false;
+      return refuse(kLongSums);
     }
     Shape channels(weight.size(), Expr(1));
     channels[1] = pair->b_blocks[1];
-    if (!(pair->b_blocks == channels)) return false;
+    if (!(pair->b_blocks == channels)) return refuse(kWeightScales);
 
     Rewriter rw(graph_, node, out_);
     const Quantised x = *viewed(rw, pair->a), w = *viewed(rw, pair->b);
@@ -218,7 +247,7 @@ class IntegerMultiplier {
       const ValueId own = of_groups(rw, w.scale, groups);
       scale = scale == kNoValue ? own : rw.pointwise("mul", {scale, own}, DType::kF32);
     }
-    if (scale == kNoValue) return false;
+    if (scale == kNoValue) return refuse("it has no scale");
     std::vector<Arg> args = {tensor_arg("input", x.input),
                              tensor_arg("weight", w.input),
                              tensor_arg("input_zero", of_one(rw, x.zero_point)),
@@ -232,7 +261,6 @@ class IntegerMultiplier {
     }
     const DType dtype = graph_.value(node.outputs[0]).dtype;
     replaced_.add(node.outputs[0], rw.add("tv::convolution_scaled", std::move(args), dtype, whole));
-    note(*pair, node);
     return true;
   }
 
@@ -258,16 +286,41 @@ class IntegerMultiplier {
   const Makers makers_;
   std::vector<Node> out_;
   Replacements replaced_;
-  IntegerReads reads_;
+  std::vector<std::string> pair_;  ///< names of what a node multiplies, as far as it is quantised
+  std::string why_;                ///< it is not multiplied as integers
 };
+
+/// The tensor whose elements `value` has, in whatever order.
+ValueId moved_from(const Makers& makers, ValueId value) {
+  for (const Node* node = makers.maker(value);
+       node && moves(*node, {Moves::kReshapes, Moves::kSpreads, Moves::kPermutes});
+       node = makers.maker(value)) {
+    value = node->all_inputs().at(0);
+  }
+  return value;
+}
+
+/// Products and convolutions that are of integers in the model.
+void note_products_of_integers(const Graph& graph, IntegerReads& reads) {
+  const Makers makers(graph);
+  for (const Node& node : graph.nodes) {
+    const bool product = node.op == "tv::matmul_integer";
+    if (!product && node.op != "tv::convolution_integer") continue;
+    for (const char* operand : {product ? "a" : "input", product ? "b" : "weight"}) {
+      reads.add(graph.value(moved_from(makers, node.input(operand))).name, node);
+    }
+  }
+}
 
 }  // namespace
 
 Graph multiply_integers(Graph graph, IntegerReads* reads) {
+  IntegerReads unread;
+  if (reads) note_products_of_integers(graph, *reads);
   const auto is_dequantize = [](const Node& node) { return node.op == "tv::dequantize"; };
   if (std::ranges::none_of(graph.nodes, is_dequantize)) return graph;
   // Each reader of integers may have a tv::dequantize of its own.
-  return IntegerMultiplier(simplify(std::move(graph))).run(reads);
+  return IntegerMultiplier(simplify(std::move(graph))).run(reads ? *reads : unread);
 }
 
 }  // namespace tv

@@ -8,15 +8,29 @@
 
 namespace tv {
 
-/// Reads of a tv::dequantize's integers by products and convolutions of integers, by the name of
-/// the tensor that holds them.
-using IntegerReads = std::map<std::string, std::vector<std::string>>;
+/// A read of a tensor's integers as such.
+struct IntegerRead {
+  std::string op;                   ///< that reads them
+  std::string source, module_path;  ///< of the node
+};
+
+/// What became of tensors of integers, by their names.
+struct IntegerReads {
+  std::map<std::string, std::vector<IntegerRead>> reads;
+  std::map<std::string, std::string>
+      refused;  ///< why a product with the tensor is none of integers
+
+  void add(const std::string& tensor, const Node& node) {
+    reads[tensor].push_back({node.op, node.source, node.module_path});
+  }
+};
 
 /// Makes products and convolutions of two tensors that are both tv::dequantize of 8-bit integers
 /// products of the integers: tv::matmul_integer and tv::convolution_integer, whose exact sums are
 /// then scaled; of transposed convolutions tv::convolution_scaled, which is to be translated.
 /// Scales must not change along what is summed, and 32 bits must hold the sums. `reads`, where
-/// given, gets the operators that read each tensor so.
+/// given, gets the operators that read each tensor so, products of integers in the model among
+/// them, and why others with it are not.
 Graph multiply_integers(Graph graph, IntegerReads* reads = nullptr);
 
 }  // namespace tv

@@ -8,6 +8,7 @@
 #include "csrc/graph/edit.h"
 #include "csrc/graph/provenance.h"
 #include "csrc/graph/quantised.h"
+#include "csrc/passes/kit/constants_first.h"
 #include "csrc/passes/kit/integer_operand.h"
 #include "csrc/passes/kit/moves.h"
 #include "csrc/passes/kit/product_operands.h"
@@ -24,6 +25,7 @@ struct QuantisedWeight {
   ValueId factor = kNoValue;      ///< of all scales, one float: what scales of codes have
   bool scale_transposed = false;  ///< of codes: they lie in the other order
   bool transposed = false;        ///< it is [k, n]
+  bool four_bits = false;         ///< its bytes are to become 4 bits each
   Shape shape, blocks;            ///< that its parts are to be given; empty: they have them
   const Node* made_by = nullptr;  ///< the last node of what dequantises
 };
@@ -138,6 +140,15 @@ class QuantisedMultiplier {
     return true;
   }
 
+  /// Whether int8 elements are marked as ones of 4 bits, and bytes can hold pairs of one group.
+  bool fits_four_bits(const QuantisedWeight& w, const Shape& rows) const {
+    if (!graph_.value(w.q.input).four_bits || w.transposed) return false;
+    if (w.q.zero_point != kNoValue && dtype(w.q.zero_point) != DType::kI8) return false;
+    const bool whole = w.q.scale == kNoValue && w.q.zero_point == kNoValue;
+    const Expr groups = whole ? Expr(1) : blocks_of(w)[1];
+    return mod(rows[1], groups * Expr(2)) == Expr(0);
+  }
+
   /// What a node multiplies, if by a quantised constant.
   std::optional<Planned> planned(const Node& node) const {
     const auto product = product_of(node);
@@ -149,6 +160,7 @@ class QuantisedMultiplier {
     if (weight->transposed && weight->q.bits == 4) return std::nullopt;
     const Shape& rows = weight->shape.empty() ? graph_.value(weight->q.input).shape : weight->shape;
     if (!rows_fit(*weight, rows[weight->transposed ? 1 : 0])) return std::nullopt;
+    weight->four_bits = fits_four_bits(*weight, rows);
     return Planned{&node, *product, *weight};
   }
 
@@ -163,8 +175,8 @@ class QuantisedMultiplier {
       }
       key += " bias " + type_text({.dtype = dtype(product.bias)});
     }
-    key += " bits " + std::to_string(weight.q.bits) + " " + weight.q.format + " " +
-           weight.q.scale_format + (weight.factor != kNoValue ? " and a factor" : "");
+    key += " bits " + std::to_string(weight.four_bits ? 4 : weight.q.bits) + " " + weight.q.format +
+           " " + weight.q.scale_format + (weight.factor != kNoValue ? " and a factor" : "");
     for (const ValueId part : {weight.q.input, weight.q.scale, weight.q.zero_point}) {
       key += part == kNoValue ? " none" : type_text({.dtype = dtype(part)});
     }
@@ -184,11 +196,7 @@ class QuantisedMultiplier {
   }
 
   void plan() {
-    // What depends on weights alone goes first, so that it is there before the first of a family.
-    // (std::ranges' returns a subrange, which clang 14 cannot make of libstdc++ 12's.)
-    std::stable_partition(graph_.nodes.begin(), graph_.nodes.end(), [&](const Node& node) {
-      return std::ranges::all_of(node.outputs, [&](ValueId v) { return is_constant(v); });
-    });
+    put_constants_first(graph_);
     nodes_ = graph_.nodes;
     made_by_ = producers(graph_);
     std::map<std::string, size_t> family_of;
@@ -230,7 +238,22 @@ class QuantisedMultiplier {
     for (ValueId* part : {&q.input, &q.scale, &q.zero_point}) {
       if (*part != kNoValue && weight.transposed) *part = rw.permute(*part, {1, 0});
     }
+    if (weight.four_bits) pack_four_bits(rw, q);
     return q;
+  }
+
+  void pack_four_bits(Rewriter& rw, Quantised& q) const {
+    Shape held = graph_.value(q.input).shape;
+    held.back() = floordiv(held.back(), 2);
+    std::vector<std::pair<DType, Shape>> made = {{DType::kU8, held}};
+    const bool zeros = q.zero_point != kNoValue;
+    if (zeros) made.emplace_back(DType::kU8, graph_.value(q.zero_point).shape);
+    const std::vector<ValueId> packed =
+        rw.add_multi("tv::pack_four_bits",
+                     {tensor_arg("input", q.input), tensor_arg("zero_point", q.zero_point)}, made);
+    q.input = packed[0];
+    if (zeros) q.zero_point = packed[1];
+    q.bits = 4;
   }
 
   /// Below one another; the value itself where it is alone.
@@ -278,13 +301,15 @@ class QuantisedMultiplier {
   void multiply(const std::vector<Planned>& family) {
     const Node like = representative(family);
     Rewriter rw(graph_, like, out_);
+    Quantised q;
     std::vector<ValueId> inputs, scales, zeros, biases, factors;
     for (const auto& [node, product, weight] : family) {
       PackedReads& readers = packed_[weight.made_by];
       ++readers.products;
+      if (weight.four_bits) ++readers.four_bits;
       if (is_gathered(product.a)) ++readers.gathered;
       readers.tensor = graph_.value(weight.q.input).name;
-      const Quantised q = normalised(rw, weight);
+      q = normalised(rw, weight);
       inputs.push_back(q.input);
       scales.push_back(q.scale);
       zeros.push_back(q.zero_point);
@@ -292,7 +317,6 @@ class QuantisedMultiplier {
       const Expr rows = graph_.value(q.input).shape[0];
       factors.push_back(factor_of_rows(rw, weight.factor, family.size() > 1 ? rows : Expr(1)));
     }
-    Quantised q = family.front().weight.q;
     q.input = joined(rw, inputs);
     q.scale = joined(rw, scales);
     q.zero_point = joined(rw, zeros);
@@ -396,7 +420,7 @@ Graph multiply_quantised(Graph graph, std::vector<QuantisedOutcome>* outcomes,
   const bool some = std::ranges::any_of(graph.values, [](const Value& value) {
     return value.dtype == DType::kI8 || value.dtype == DType::kU8;
   });
-  if (!some && integers.empty()) return graph;
+  if (!some && integers.reads.empty()) return graph;
   // Equal inputs must be one value to be seen as such.
   return QuantisedMultiplier(simplify(std::move(graph))).run(outcomes, integers);
 }

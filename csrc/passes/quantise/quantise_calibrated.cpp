@@ -8,6 +8,7 @@
 #include "csrc/graph/edit.h"
 #include "csrc/graph/quantised.h"
 #include "csrc/graph/quantising.h"
+#include "csrc/passes/kit/constants_first.h"
 #include "csrc/passes/kit/makers.h"
 #include "csrc/passes/kit/product_operands.h"
 #include "csrc/passes/quantise/calibrate.h"
@@ -28,16 +29,6 @@ bool is_of_calibration(const Arg& arg) {
 
 const std::vector<double>& numbers(const Node& node, const char* name) {
   return std::get<std::vector<double>>(node.arg(name).attr);
-}
-
-/// Constants first, so that what is computed of several weights can stand before their readers.
-void put_constants_first(Graph& graph) {
-  const std::vector<bool> constant = constant_values(graph);
-  // Not std::ranges::stable_partition: the subrange it returns is more than clang 14 compiles.
-  std::stable_partition(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
-    return std::ranges::all_of(
-        node.outputs, [&](ValueId v) { return v == kNoValue || constant[static_cast<size_t>(v)]; });
-  });
 }
 
 class Quantiser {

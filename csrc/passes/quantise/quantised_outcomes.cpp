@@ -47,12 +47,13 @@ class Outcomes {
       const auto add = [&](const std::string& part) {
         outcome += (outcome.empty() ? "" : "; ") + part;
       };
-      if (const auto found = integers.find(read.tensor); found != integers.end()) {
+      if (const auto found = integers.reads.find(read.tensor); found != integers.reads.end()) {
         add(outcome_of_integers(found->second));
-        integers.erase(found);
+        integers.reads.erase(found);
       }
       if (read.products > 0) {
         add("read packed by " + some(read.products, "product") +
+            (read.four_bits > 0 ? ", in 4 bits" : "") +
             (read.gathered > 0 ? " behind a gather of the input" : ""));
       }
       if (read.lookups > 0) add("read packed by " + some(read.lookups, "embedding"));
@@ -67,12 +68,17 @@ class Outcomes {
         add((constant ? "computed once for each set of weights and held as "
                       : "computed at each call as ") +
             type_text(graph_.value(node.outputs[0])) + ", for " + listed(ops));
+        const auto refused = integers.refused.find(read.tensor);
+        if (refused != integers.refused.end()) {
+          add("not multiplied as integers: " + refused->second);
+        }
       }
       outcomes.push_back(
           {read.tensor, node.source, node.module_path, outcome.empty() ? "unused" : outcome});
     }
-    for (const auto& [tensor, readers] : integers) {
-      outcomes.push_back({tensor, "", "", outcome_of_integers(readers)});
+    for (const auto& [tensor, readers] : integers.reads) {
+      const IntegerRead& first = readers.front();
+      outcomes.push_back({tensor, first.source, first.module_path, outcome_of_integers(readers)});
     }
     return outcomes;
   }
@@ -127,10 +133,10 @@ class Outcomes {
 
   /// What reads a tensor of integers as such: "multiplied as integers by 2 products", "moved as
   /// integers by aten::cat".
-  static std::string outcome_of_integers(const std::vector<std::string>& readers) {
+  static std::string outcome_of_integers(const std::vector<IntegerRead>& readers) {
     std::set<std::string> movers;
     size_t convolutions = 0, products = 0;
-    for (const std::string& op : readers) {
+    for (const auto& [op, source, module_path] : readers) {
       if (moves_of(op) != Moves::kNothing && moves_of(op) != Moves::kMeans) {
         movers.insert(op);
       } else {

@@ -19,8 +19,9 @@ struct QuantisedOutcome {
 /// Who reads a quantised weight as it is packed.
 struct PackedReads {
   size_t products = 0, lookups = 0;
-  size_t gathered = 0;  ///< products whose input is brought into another order first
-  std::string tensor;   ///< the quantised tensor's name
+  size_t gathered = 0;   ///< products whose input is brought into another order first
+  size_t four_bits = 0;  ///< products that read bytes in 4 bits each
+  std::string tensor;    ///< the quantised tensor's name
 };
 
 /// What multiply_quantised was given.

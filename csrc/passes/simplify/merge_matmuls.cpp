@@ -7,6 +7,7 @@
 
 #include "csrc/graph/edit.h"
 #include "csrc/graph/provenance.h"
+#include "csrc/passes/kit/constants_first.h"
 #include "csrc/passes/kit/moves.h"
 
 namespace tv {
@@ -25,12 +26,7 @@ class MatmulMerger {
  public:
   MatmulMerger(Graph graph, bool calibrated)
       : graph_(std::move(graph)), constant_(constant_values(graph_)), calibrated_(calibrated) {
-    // What depends on weights alone goes first, so that it is there before the first of any group.
-    // (std::ranges' returns a subrange, which clang 14 cannot make of libstdc++ 12's.)
-    std::stable_partition(graph_.nodes.begin(), graph_.nodes.end(), [&](const Node& node) {
-      return std::ranges::all_of(node.outputs,
-                                 [&](ValueId v) { return v == kNoValue || is_constant(v); });
-    });
+    put_constants_first(graph_);
     made_by_ = producers(graph_);
   }
 

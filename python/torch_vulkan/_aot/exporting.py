@@ -26,7 +26,7 @@ from .._base.inputs import Arguments, Input
 from .._base.settings import Settings
 from .._dynamo import backend
 from .._engines.engine import split_vke
-from .._fx import quantised_scales, two_four
+from .._fx import four_bits, quantised_scales, two_four
 from .._fx.mutation import refuse_overlaps, refuse_resizes
 from .._fx.refusals import WholeGraph
 from .._fx.returned_views import Views, chain_of
@@ -200,6 +200,7 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
     composites |= recurrent.TRACED
     with torch.no_grad(), compat.sizes_of_one_apart(), keep_composites():
         lower = program.run_decompositions({**composites, **backend.decompositions()})
+    four_bits.mark_decomposed(program, lower)
     lower = compat.without_effect_tokens(lower)
     compat.set_guards(lower, compat.without_sizes_of_one(
         [*compat.guards_of(program), *compat.guards_of(lower)]))

@@ -14,7 +14,15 @@ from .._base.errors import OUT_OF_MEMORY
 from .._base.settings import Settings
 from .._device import cuda_memory, device_list
 from .._dry_run import sessions
-from .._fx import engine_call, parameter_names, regions, report, two_four
+from .._fx import (
+    captured_tensors,
+    engine_call,
+    four_bits,
+    parameter_names,
+    regions,
+    report,
+    two_four,
+)
 from .._fx.complex_values import real_at_border
 from .._fx.engine_graph import EngineGraph
 from .._fx.fx_nodes import main_device, op_name
@@ -80,7 +88,8 @@ def compile_captured(aot, module: fx.GraphModule, example_inputs, settings: Sett
     try:
         _refuse_other_storage(module)
         with keep_composites(), compat.views_by_their_facts(), (
-                parameter_names.known_from(module)), two_four.known_from(module, example_inputs):
+                parameter_names.known_from(module)), (
+                captured_tensors.known_from(module, example_inputs)):
             compiled = count_writes(example_inputs, keep_detached(
                 module, aot(module, example_inputs)))
         if base_guards.drop_since(guards):
@@ -297,6 +306,7 @@ def parameters_of(module: fx.GraphModule, settings: Settings) -> set[str]:
              if i in static and i not in mutated]
     for node in nodes:
         parameter_names.give(node)
+        four_bits.mark_argument(node)
         if settings.sparse_weights:
             two_four.mark_argument(node)
     return {node.name for node in nodes}

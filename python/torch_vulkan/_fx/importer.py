@@ -10,7 +10,7 @@ from .._engines import custom
 from .._native import C
 from .._torch import compat
 from .._torch.strides import promised
-from . import attention_state, demands, parameter_names, small_floats, two_four
+from . import attention_state, demands, four_bits, parameter_names, small_floats, two_four
 from .complex_values import is_complex
 from .fx_nodes import (
     attribute,
@@ -151,6 +151,8 @@ class Importer:
             self._values[node] = self._graph.add_weight(name, dtype, shape)
             if node.meta.get(two_four.DIMENSIONS):
                 self._graph.set_two_four(self._values[node], node.meta[two_four.DIMENSIONS])
+            if node.meta.get(four_bits.FOUR_BITS):
+                self._graph.set_four_bits(self._values[node])
         else:
             self._values[node] = self._graph.add_input(name_of(node), dtype, shape)
 

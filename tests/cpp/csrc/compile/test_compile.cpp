@@ -151,6 +151,7 @@ TEST_F(Compile, DebugDump) {
                            "quantise_calibrated",
                            "recognise_linear",
                            "move_integers",
+                           "merge_integer_products",
                            "multiply_integers",
                            "quantise_early",
                            "multiply_quantised",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "csrc/cache/canonical.h"
 #include "csrc/converter.h"
 #include "csrc/frontends/graph_file/graph_text.h"
 #include "runtime/base/error.h"
@@ -40,6 +41,25 @@ TEST(GraphText, KeepsTheExamplesOfAllConverters) {
     }
   }
   EXPECT_GT(compared, 300u);
+}
+
+TEST(GraphText, KeepsWhichIntegersAreOfFourBits) {
+  Graph graph;
+  for (const bool four_bits : {true, false}) {
+    graph.weights.push_back(graph.add_value({.name = four_bits ? "q" : "w",
+                                             .dtype = DType::kI8,
+                                             .shape = {4, 4},
+                                             .kind = ValueKind::kWeight,
+                                             .four_bits = four_bits}));
+    graph.outputs.push_back(
+        {.value = graph.weights.back(), .name = "y" + graph.values.back().name});
+  }
+  const Graph read = again(graph);
+  EXPECT_TRUE(read.values[0].four_bits);
+  EXPECT_FALSE(read.values[1].four_bits);
+  EXPECT_NE(canonical_form(read).text.find("of 4 bits"), std::string::npos) << "it is in the key";
+  graph.values[0].dtype = DType::kU8;
+  EXPECT_THROW(again(graph), Error);
 }
 
 TEST(GraphText, KeepsEveryKindOfArgument) {

@@ -69,7 +69,7 @@ TEST(MultiplyIntegers, ProductsOfTwoQuantisedTensors) {
   EXPECT_EQ(b.graph.value(b.integer()->input("b")).shape, (Shape{6, 32}));
   EXPECT_EQ(b.graph.value(b.integer()->input("a_zero")).shape, (Shape{1, 1}));
   EXPECT_EQ(b.integer()->input("b_zero"), kNoValue);
-  EXPECT_EQ(reads.size(), 2u);
+  EXPECT_EQ(reads.reads.size(), 2u);
 }
 
 TEST(MultiplyIntegers, ViewsApplyToTheIntegers) {
@@ -102,33 +102,56 @@ TEST(MultiplyIntegers, BatchesOfOneScale) {
   EXPECT_EQ(b.graph.value(b.integer()->input("b")).shape, (Shape{6, 7, 32}));
 }
 
-/// What stays a product of floats.
-void stays(Integers& b, ValueId a, ValueId w, Shape out) {
+/// What stays a product of floats, and why.
+void stays(Integers& b, ValueId a, ValueId w, Shape out, const std::string& why) {
   b.output(b.product("aten::mm", "mat2", a, w, std::move(out)));
-  EXPECT_TRUE(b.run().empty());
+  const IntegerReads reads = b.run();
+  EXPECT_TRUE(reads.reads.empty());
   EXPECT_FALSE(b.integer()) << dump(b.graph);
+  EXPECT_EQ(reads.refused.empty(), why.empty());
+  for (const auto& [tensor, reason] : reads.refused) EXPECT_EQ(reason, why) << tensor;
 }
 
 TEST(MultiplyIntegers, FloatsStay) {
   {
     Integers b;  // one of both alone
     const ValueId w = b.transpose(b.constant({6, 32}, {6, 1}));
-    stays(b, b.input({3, 32}), w, {3, 6});
+    stays(b, b.input({3, 32}), w, {3, 6},
+          "what it is multiplied with is no tensor of 8-bit integers");
   }
   {
     Integers b;  // scales along what is summed
     const ValueId a = b.activation({3, 32}, {1, 1});
-    stays(b, a, b.transpose(b.constant({6, 32}, {6, 4})), {3, 6});
+    stays(b, a, b.transpose(b.constant({6, 32}, {6, 4})), {3, 6},
+          "scales change along what is summed");
   }
   {
     Integers b;  // sums that 32 bits may not hold
     const ValueId a = b.activation({3, 33026}, {1, 1});
-    stays(b, a, b.transpose(b.constant({6, 33026}, {6, 1})), {3, 6});
+    stays(b, a, b.transpose(b.constant({6, 33026}, {6, 1})), {3, 6},
+          "32 bits need not hold its sums");
   }
   {
     Integers b;  // constants alone belong to the weight program
     const ValueId a = b.constant({3, 32}, {1, 1});
-    stays(b, a, b.transpose(b.constant({6, 32}, {6, 1})), {3, 6});
+    stays(b, a, b.transpose(b.constant({6, 32}, {6, 1})), {3, 6}, "");
+  }
+}
+
+/// Those that are products of integers in the model are told of, too, by what they read.
+TEST(MultiplyIntegers, ProductsOfTheModelAreNoted) {
+  Integers b;
+  const ValueId x = b.input({3, 32}, DType::kI8), w = b.weight({32, 6}, DType::kI8);
+  b.output(b.node("tv::matmul_integer",
+                  {tensor_arg("a", x), tensor_arg("b", b.transpose(w)),
+                   tensor_arg("a_zero", kNoValue), tensor_arg("b_zero", kNoValue)},
+                  {{DType::kI32, {3, 6}}})
+               .outputs[0]);
+  const IntegerReads reads = b.run();
+  EXPECT_EQ(reads.reads.size(), 2u);
+  for (const ValueId v : {x, w}) {
+    ASSERT_TRUE(reads.reads.contains(b.graph.value(v).name));
+    EXPECT_EQ(reads.reads.at(b.graph.value(v).name)[0].op, "tv::matmul_integer");
   }
 }
 
@@ -136,7 +159,7 @@ TEST(MultiplyIntegers, ConvolutionsOfImagesWithOneScale) {
   Integers b;
   b.output(b.convolution(b.activation({2, 3, 8, 8}, {1, 1, 1, 1}),
                          b.constant({6, 3, 3, 3}, {6, 1, 1, 1}), false, {2, 6, 8, 8}));
-  EXPECT_EQ(b.run().size(), 2u);
+  EXPECT_EQ(b.run().reads.size(), 2u);
   ASSERT_TRUE(b.integer("tv::convolution_integer")) << dump(b.graph);
 }
 
@@ -144,7 +167,7 @@ TEST(MultiplyIntegers, TransposedConvolutions) {
   Integers b;
   b.output(b.convolution(b.activation({2, 3, 8, 8}, {1, 1, 1, 1}),
                          b.constant({3, 6, 3, 3}, {1, 6, 1, 1}), true, {2, 6, 8, 8}));
-  EXPECT_EQ(b.run().size(), 2u);
+  EXPECT_EQ(b.run().reads.size(), 2u);
   const Node* scaled = b.integer("tv::convolution_scaled");
   ASSERT_TRUE(scaled) << dump(b.graph);
   EXPECT_EQ(b.graph.value(scaled->input("scale")).shape, (Shape{6}));
@@ -158,7 +181,12 @@ TEST(MultiplyIntegers, OtherConvolutionsStay) {
     const Shape weight = transposed ? Shape{3, 1, 1, 1} : Shape{1, 1, 1, 1};
     b.output(b.convolution(b.activation({2, 3, 8, 8}, image), b.constant({3, 3, 3, 3}, weight),
                            transposed, {2, 3, 8, 8}));
-    EXPECT_TRUE(b.run().empty());
+    const IntegerReads reads = b.run();
+    EXPECT_TRUE(reads.reads.empty());
+    ASSERT_EQ(reads.refused.size(), 2u);
+    EXPECT_EQ(reads.refused.begin()->second,
+              transposed ? "the weight's scales are not those of the channels it makes"
+                         : "the image has several scales");
     EXPECT_FALSE(b.integer("tv::convolution_integer")) << dump(b.graph);
     EXPECT_FALSE(b.integer("tv::convolution_scaled")) << dump(b.graph);
   }

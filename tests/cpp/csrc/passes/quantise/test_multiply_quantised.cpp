@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "csrc/graph/quantised.h"
 #include "csrc/passes/quantise/multiply_quantised.h"
 #include "tests/cpp/kit/graph_builder.h"
@@ -66,6 +68,52 @@ TEST(MultiplyQuantised, ProductsReadWhatIsPacked) {
   EXPECT_EQ(b.product()->input("scale"), scale);
   ASSERT_EQ(outcomes.size(), 1u);
   EXPECT_EQ(outcomes[0].outcome, "read packed by 1 product");
+}
+
+/// A weight of int8 that is marked, or not, with groups along k.
+struct FourBits : Quantising {
+  ValueId q = kNoValue;
+  std::vector<QuantisedOutcome> outcomes;
+
+  FourBits(bool marked, int64_t groups, DType zero, bool by_steps = false) {
+    const Shape whole = by_steps ? Shape{32, 6} : Shape{6, 32};
+    const Shape blocks = by_steps ? Shape{groups, 6} : Shape{6, groups};
+    q = quantised(whole);
+    graph.value(q).four_bits = marked;
+    const ValueId w =
+        node(
+            "tv::dequantize",
+            arguments_of({.input = q, .scale = weight(blocks), .zero_point = weight(blocks, zero)}),
+            {{DType::kF32, whole}})
+            .outputs[0];
+    output(mm(input({3, 32}), by_steps ? w : transpose(w)));
+    outcomes = run();
+  }
+};
+
+TEST(MultiplyQuantised, IntegersOfFourBitsArePacked) {
+  const FourBits b(true, 4, DType::kI8);
+  ASSERT_TRUE(b.product()) << dump(b.graph);
+  EXPECT_EQ(b.product()->integer("bits"), 4);
+  const auto pack = std::ranges::find(b.graph.nodes, "tv::pack_four_bits", &Node::op);
+  ASSERT_NE(pack, b.graph.nodes.end());
+  EXPECT_EQ(pack->input("input"), b.q);
+  EXPECT_EQ(b.product()->input("input"), pack->outputs[0]);
+  EXPECT_EQ(b.product()->input("zero_point"), pack->outputs[1]);
+  EXPECT_EQ(b.graph.value(pack->outputs[0]).shape, (Shape{6, 16}));
+  EXPECT_EQ(b.graph.value(pack->outputs[1]).shape, (Shape{6, 4}));
+  EXPECT_EQ(b.outcomes.at(0).outcome, "read packed by 1 product, in 4 bits");
+}
+
+/// Without the mark; with zero points of another dtype, which may be any numbers; where a byte
+/// would hold elements of two groups, or of two rows.
+TEST(MultiplyQuantised, OtherIntegersStayBytes) {
+  for (const FourBits& b : {FourBits(false, 4, DType::kI8), FourBits(true, 4, DType::kI32),
+                            FourBits(true, 32, DType::kI8), FourBits(true, 4, DType::kI8, true)}) {
+    ASSERT_TRUE(b.product()) << dump(b.graph);
+    EXPECT_EQ(b.product()->integer("bits"), 8);
+    EXPECT_EQ(b.outcomes.at(0).outcome, "read packed by 1 product");
+  }
 }
 
 TEST(MultiplyQuantised, ProductsOfAnyRankReadWhatIsPacked) {
