@@ -106,11 +106,11 @@ void add_vectors(const NodeContext& c, const std::string& name, Step& step) {
 }
 
 void add_norms(const NodeContext& c, Step& step) {
-  std::string function = pointwise_function(*c.node.program, "normed");
-  std::ranges::replace(function, '\n', ' ');
-  step.defines.insert(
-      step.defines.end(),
-      {{"NORM_FUNCTION", function}, {"PER_INVOCATION", "0"}, {"SUBGROUP", "0"}, {"HYBRID", "0"}});
+  step.defines.insert(step.defines.end(),
+                      {{"NORM_FUNCTION", pointwise_line(*c.node.program, "normed")},
+                       {"PER_INVOCATION", "0"},
+                       {"SUBGROUP", "0"},
+                       {"HYBRID", "0"}});
   step.params.push_back(number("eps", c.node.number("eps")));
   add_vectors(c, "x", step);
   if (c.node.has("x2")) add_vectors(c, "x2", step);
@@ -173,8 +173,10 @@ ExampleGraph example(const std::string& op, DType dtype, int64_t rotated) {
 }
 
 /// The node with norms whose results are multiplied by a vector.
-Graph with_norms(ExampleGraph g, DType dtype) {
-  Graph graph = g.input("x_vectors", dtype, {14}).input("x2_vectors", dtype, {14}).graph();
+Graph with_norms(ExampleGraph g, DType dtype, bool pair) {
+  g.input("x_vectors", dtype, {14});
+  if (pair) g.input("x2_vectors", dtype, {14});
+  Graph graph = g.graph();
   Node& node = graph.nodes[0];
   for (Arg& arg : node.args) {
     const std::string name = arg.name;
@@ -197,7 +199,7 @@ std::vector<Graph> examples(const std::string& op) {
       ExampleGraph g = example(op, dtype, rotated);
       if (op != "tv::rotary") g.output(dtype, {2, 2, 1, 14});
       graphs.push_back(g.graph());
-      if (op != "tv::rotary") graphs.push_back(with_norms(g, dtype));
+      graphs.push_back(with_norms(g, dtype, op != "tv::rotary"));
     }
   }
   return graphs;
@@ -207,22 +209,24 @@ std::vector<Graph> write_examples() {
   std::vector<Graph> graphs;
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const Shape keys = {2, 2, 11, 14}, values = {2, 2, 11, 10};
-    Graph graph = example("tv::rotary_write", dtype, 14)
-                      .input("keys", dtype, keys)
-                      .input("values", dtype, values)
-                      .input("v", dtype, {2, 2, 1, 10})
-                      .input("at", DType::kI64, {1})
-                      .attr("dim", integer(2))
-                      .output(dtype, keys)
-                      .output(dtype, values)
-                      .graph();
+    ExampleGraph g = example("tv::rotary_write", dtype, 14);
+    g.input("keys", dtype, keys)
+        .input("values", dtype, values)
+        .input("v", dtype, {2, 2, 1, 10})
+        .input("at", DType::kI64, {1})
+        .attr("dim", integer(2))
+        .output(dtype, keys)
+        .output(dtype, values);
+    graphs.push_back(g.graph());
+    graphs.push_back(with_norms(g, dtype, true));
+  }
+  for (Graph& graph : graphs) {
     for (size_t k = 1; k < 3; ++k) {
       const ValueId cache = graph.nodes[0].input(k == 1 ? "keys" : "values");
       graph.outputs[k].over = cache;
       graph.value(graph.outputs[k].value).view =
           View{cache, Expr(0), contiguous_strides(graph.value(cache).shape)};
     }
-    graphs.push_back(std::move(graph));
   }
   return graphs;
 }

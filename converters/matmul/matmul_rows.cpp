@@ -42,13 +42,6 @@ RowsProduct product_of_node(const NodeContext& c) {
   return p;
 }
 
-/// A program as a function of the kernel, on one line.
-std::string function_text(const PointwiseProgram& program, const std::string& name) {
-  std::string text = pointwise_function(program, name);
-  std::ranges::replace(text, '\n', ' ');
-  return text;
-}
-
 /// What a kernel calls for normalised elements: NORM_WEIGHTS(k) loads into NORM_VARIABLES what
 /// NORMED(x, result) reads for four of them, NORMED_ONE(x, k, result) computes one.
 void add_norm(const NodeContext& c, const RowsProduct& p, Step& step) {
@@ -71,7 +64,7 @@ void add_norm(const NodeContext& c, const RowsProduct& p, Step& step) {
     const std::string at(1, "xyzw"[lane]);
     normed += "{ float r_; normed(x_." + at + fours[lane] + ", r_); y_." + at + " = r_; } ";
   }
-  step.defines.emplace_back("NORM_FUNCTION", function_text(*c.node.prologue, "normed"));
+  step.defines.emplace_back("NORM_FUNCTION", pointwise_line(*c.node.prologue, "normed"));
   step.defines.emplace_back("NORM_VARIABLES", variables);
   step.defines.emplace_back("NORM_WEIGHTS(k_)", loads);
   step.defines.emplace_back("NORMED(x_, y_)", normed);
@@ -81,7 +74,7 @@ void add_norm(const NodeContext& c, const RowsProduct& p, Step& step) {
 void add_gate(const NodeContext& c, const RowsProduct& p, Step& step) {
   step.defines.emplace_back("GATED", flag(p.gated));
   if (!p.gated) return;
-  step.defines.emplace_back("GATE_FUNCTION", function_text(*c.node.program, "gated"));
+  step.defines.emplace_back("GATE_FUNCTION", pointwise_line(*c.node.program, "gated"));
   step.defines.emplace_back("GATE(a_, b_, y_)",
                             c.node.flag("swapped") ? "gated(b_, a_, y_);" : "gated(a_, b_, y_);");
 }

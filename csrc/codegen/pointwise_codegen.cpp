@@ -1,5 +1,6 @@
 #include "csrc/codegen/pointwise_codegen.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <string_view>
@@ -103,6 +104,12 @@ std::string instruction(const PointwiseProgram& program, const PointwiseInstr& i
 }
 
 }  // namespace
+
+std::string pointwise_line(const PointwiseProgram& program, const std::string& name) {
+  std::string text = pointwise_function(program, name);
+  std::ranges::replace(text, '\n', ' ');
+  return text;
+}
 
 DType pointwise_dtype(const PointwiseProgram& program, int32_t operand) {
   const size_t n = program.inputs.size();

@@ -103,7 +103,7 @@ Graph multiply(Graph graph, const Settings& settings, const DeviceProfile& devic
   IntegerReads* reads = outcomes ? &integers : nullptr;
   graph = move_integers(std::move(graph), reads);
   after(graph, "move_integers");
-  if (!outcomes) {  // which name each of the weights
+  if (!outcomes) {  // outcomes name each weight; merged ones have no names
     graph = merge_integer_products(std::move(graph));
     after(graph, "merge_integer_products");
   }

@@ -219,6 +219,7 @@ std::string file_at(const std::string& path) {
 
 /// Whether a path, as /dev/stdout, is where standard output goes.
 bool is_stdout(const std::string& path) {
+  if (path == "/dev/null") return false;
   struct stat named{}, out{};
   return stat(path.c_str(), &named) == 0 && fstat(STDOUT_FILENO, &out) == 0 &&
          named.st_dev == out.st_dev && named.st_ino == out.st_ino;
@@ -375,8 +376,6 @@ void settle(const CLI::App& app, Options& o) {
   o.tolerance_given = is_command(o) && !o.generate && app.count("--atol") + app.count("--rtol") > 0;
 }
 
-}  // namespace
-
 /// `vkexec debug --help`: both of its commands.
 std::string help_of_debug() {
   std::string text;
@@ -391,9 +390,12 @@ std::string help_of_debug() {
   return text;
 }
 
+}  // namespace
+
 Command parse_command(int argc, const char* const* argv) {
   Command command;
-  if (argc == 3 && argv[1] == std::string("debug") && argv[2] == std::string("--help")) {
+  const std::string second = argc == 3 ? argv[2] : "";
+  if ((second == "--help" || second == "-h") && argv[1] == std::string("debug")) {
     command.text = help_of_debug();
     return command;
   }

@@ -94,7 +94,7 @@ class ProductFuser {
   std::optional<RowNorm> norm_of(int32_t p) const {
     const ValueId a = g_.node(p).input("a");
     const int32_t at = g_.producer(g_.base_of(a));
-    if (at < 0 || !only_reader(at, p)) return std::nullopt;
+    if (at < 0 || !g_.is_read_once(g_.base_of(a), p)) return std::nullopt;
     const std::optional<RowNorm> norm = row_norm(g_, at);
     const bool fits = norm && shape(norm->x).back() == shape(a).back();
     return fits && g_.covers_storage(norm->x) ? norm : std::nullopt;

@@ -60,10 +60,7 @@ class RotaryFuser {
   std::optional<RowNorm> norm_before(int32_t p, ValueId x) const {
     const ValueId made = g_.base_of(x);
     const int32_t at = g_.producer(made);
-    if (at < 0 || g_.is_output(made) || g_.readers(made) != std::set<int32_t>{p}) {
-      return std::nullopt;
-    }
-    return row_norm(g_, at);
+    return at < 0 || !g_.is_read_once(made, p) ? std::nullopt : row_norm(g_, at);
   }
 
   /// What is normalised as x has the results: x is those of whole rows, in another order.
@@ -76,7 +73,8 @@ class RotaryFuser {
     }
     const View of_x = layout_of(g_.graph(), x), from = layout_of(g_.graph(), norm.x);
     const Shape dense = contiguous_strides(sizes);
-    if (!(of_x.offset == Expr(0)) || g_.value(made).view) return std::nullopt;
+    const bool of_rows = of_x.offset == Expr(0) && of_x.strides.back() == Expr(1);
+    if (!of_rows || g_.value(made).view) return std::nullopt;
     View rows{from.base, from.offset, Shape(wanted.size(), Expr(0))};
     std::vector<bool> taken(sizes.size(), false);
     for (size_t i = 0; i < wanted.size(); ++i) {

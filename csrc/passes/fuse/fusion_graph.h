@@ -30,6 +30,9 @@ class FusionGraph {
   /// The node that makes `base`, -1 for inputs and weights.
   int32_t producer(ValueId base) const { return producers_[static_cast<size_t>(base)]; }
   bool is_output(ValueId base) const { return outputs_.count(base) > 0; }
+  /// Whether `reader` alone reads `base`, and as one operand: what takes its place there leaves
+  /// nobody who wants it.
+  bool is_read_once(ValueId base, int32_t reader) const;
   bool is_constant(int32_t node) const { return constant_[static_cast<size_t>(node)]; }
   /// True where `id` covers all of its storage in row-major order.
   bool covers_storage(ValueId id) const;

@@ -13,6 +13,7 @@
 #include "csrc/passes/kit/makers.h"
 #include "csrc/passes/kit/moves.h"
 #include "csrc/passes/kit/product_operands.h"
+#include "csrc/passes/quantise/multiply_integers.h"
 #include "csrc/passes/simplify/simplify.h"
 
 namespace tv {
@@ -66,11 +67,12 @@ class ProductMerger {
     if (!product || product->a == kNoValue || product->b == kNoValue) return std::nullopt;
     if (is_constant(product->a) || !is_constant(product->b)) return std::nullopt;
     const auto weight = integer_operand(graph_, makers_, product->b);
-    if (!weight || !integer_operand(graph_, makers_, product->a)) return std::nullopt;
+    const auto input = integer_operand(graph_, makers_, product->a);
+    if (!weight || !input) return std::nullopt;
     const Member member{&node, *product, *weight};
-    const auto blocks = viewed_blocks(graph_, *weight);
-    const bool matrix = blocks && blocks->size() == 2;
-    if (!matrix || !((*blocks)[1 - columns(member)] == Expr(1))) return std::nullopt;
+    const auto of_input = viewed_blocks(graph_, *input), blocks = viewed_blocks(graph_, *weight);
+    if (!of_input || !blocks || blocks->size() != 2) return std::nullopt;
+    if (why_not_of_integers(graph_, *product, *of_input, *blocks)) return std::nullopt;
     const ValueId out = node.outputs[0];
     if (!shape(out).back().constant() || is_quantised(out)) return std::nullopt;
     const bool row =

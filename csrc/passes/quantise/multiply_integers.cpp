@@ -14,9 +14,16 @@ namespace {
 
 // Why it is not multiplied as integers.
 constexpr const char* kLongSums = "32 bits need not hold its sums";
-constexpr const char* kNoBatch = "the image has no dimension of a batch";
+constexpr const char* kNoBatch = "its input has no batch dimension";
 constexpr const char* kImageScales = "the image has several scales";
 constexpr const char* kWeightScales = "the weight's scales are not those of the channels it makes";
+
+/// Whether a tensor has one scale, or one for each of its parts along a dimension.
+bool has_scales_of(size_t dim, const Shape& shape, const Shape& blocks) {
+  Shape wanted(shape.size(), Expr(1));
+  if (!(blocks[dim] == Expr(1))) wanted[dim] = shape[dim];
+  return blocks == wanted;
+}
 
 class IntegerMultiplier {
  public:
@@ -82,33 +89,16 @@ class IntegerMultiplier {
     return false;
   }
 
-  /// Whether the operands' batches are alike, and have one scale each.
-  static bool is_batch(const Shape& a, const Shape& b, const Pair& pair) {
-    const auto batch = [](const Shape& s) { return Shape(s.begin(), s.end() - 2); };
-    return batch(a) == batch(b) && tv::product(pair.a_blocks) == Expr(1) &&
-           tv::product(pair.b_blocks) == Expr(1);
-  }
-
   bool multiply(const Node& node) {
     const auto product = product_of(node);
     if (!product) return false;
     const auto pair = pair_of(product->a, product->b);
     if (!pair) return false;
+    if (const char* why = why_not_of_integers(graph_, *product, pair->a_blocks, pair->b_blocks)) {
+      return refuse(why);
+    }
     const Shape a = shape(product->a), b = shape(product->b);
-    if (a.size() < 2 || b.size() < 2) return refuse("it is a vector");
-    if (!sums_fit(a.back())) return refuse(kLongSums);
-    const size_t steps = b.size() - (product->b_by_steps ? 2 : 1);
-    if (!(pair->a_blocks.back() == Expr(1)) || !(pair->b_blocks[steps] == Expr(1))) {
-      return refuse("scales change along what is summed");
-    }
     const bool batched = b.size() > 2;
-    if (batched && !is_batch(a, b, *pair)) return refuse("a batch of matrices has several scales");
-    const bool rows_differ = !(tv::product(pair->a_blocks) == Expr(1));
-    Shape rows = a;
-    rows.back() = 1;
-    if (rows_differ && !(pair->a_blocks == rows)) {
-      return refuse("scales are neither one nor those of rows");
-    }
 
     Rewriter rw(graph_, node, out_);
     Quantised left = *viewed(rw, pair->a), right = *viewed(rw, pair->b);
@@ -187,7 +177,7 @@ class IntegerMultiplier {
     const Arg* padding = node.find("padding");
     if (!pair) return false;
     if (!padding || std::holds_alternative<std::string>(padding->attr)) {
-      return refuse("its padding is a word");
+      return refuse("its padding is 'same' or 'valid'");
     }
     const Shape weight = shape(node.input("weight"));
     const size_t rank = weight.size();
@@ -195,9 +185,7 @@ class IntegerMultiplier {
     if (whole.size() != rank) return refuse(kNoBatch);
     if (!(tv::product(pair->a_blocks) == Expr(1))) return refuse(kImageScales);
     if (!sums_fit(tv::product(std::span(weight).subspan(1)))) return refuse(kLongSums);
-    Shape channels(rank, Expr(1));
-    channels[0] = pair->b_blocks[0];
-    if (!(pair->b_blocks == channels)) return refuse(kWeightScales);
+    if (!has_scales_of(0, weight, pair->b_blocks)) return refuse(kWeightScales);
 
     Rewriter rw(graph_, node, out_);
     const Quantised x = *viewed(rw, pair->a), w = *viewed(rw, pair->b);
@@ -236,9 +224,11 @@ class IntegerMultiplier {
     if (!sums_fit(tv::product(std::span(weight).subspan(2)) * floordiv(weight[0], groups))) {
       return refuse(kLongSums);
     }
-    Shape channels(weight.size(), Expr(1));
-    channels[1] = pair->b_blocks[1];
-    if (!(pair->b_blocks == channels)) return refuse(kWeightScales);
+    if (!has_scales_of(1, weight, pair->b_blocks)) return refuse(kWeightScales);
+    if (pair->a.dequantize->input("scale") == kNoValue &&
+        pair->b.dequantize->input("scale") == kNoValue) {
+      return refuse("it has no scale");
+    }
 
     Rewriter rw(graph_, node, out_);
     const Quantised x = *viewed(rw, pair->a), w = *viewed(rw, pair->b);
@@ -247,7 +237,6 @@ class IntegerMultiplier {
       const ValueId own = of_groups(rw, w.scale, groups);
       scale = scale == kNoValue ? own : rw.pointwise("mul", {scale, own}, DType::kF32);
     }
-    if (scale == kNoValue) return refuse("it has no scale");
     std::vector<Arg> args = {tensor_arg("input", x.input),
                              tensor_arg("weight", w.input),
                              tensor_arg("input_zero", of_one(rw, x.zero_point)),
@@ -313,6 +302,29 @@ void note_products_of_integers(const Graph& graph, IntegerReads& reads) {
 }
 
 }  // namespace
+
+const char* why_not_of_integers(const Graph& graph, const ProductOperands& product,
+                                const Shape& a_blocks, const Shape& b_blocks) {
+  const Shape &a = graph.value(product.a).shape, &b = graph.value(product.b).shape;
+  if (a.size() < 2 || b.size() < 2) return "it is a vector";
+  if (!sums_fit(graph, a.back())) return kLongSums;
+  const size_t steps = b.size() - (product.b_by_steps ? 2 : 1);
+  const size_t made = b.size() - (product.b_by_steps ? 1 : 2);
+  if (!(a_blocks.back() == Expr(1)) || !(b_blocks[steps] == Expr(1))) {
+    return "scales change along what is summed";
+  }
+  if (b.size() > 2) {
+    const auto batch = [](const Shape& s) { return Shape(s.begin(), s.end() - 2); };
+    const bool one_each = tv::product(a_blocks) == Expr(1) && tv::product(b_blocks) == Expr(1);
+    if (!(batch(a) == batch(b)) || !one_each) return "a batch of matrices has several scales";
+  } else if (!has_scales_of(made, b, b_blocks)) {
+    return kWeightScales;
+  }
+  Shape rows = a;
+  rows.back() = 1;
+  const bool rows_differ = !(tv::product(a_blocks) == Expr(1));
+  return rows_differ && !(a_blocks == rows) ? "scales are neither one nor those of rows" : nullptr;
+}
 
 Graph multiply_integers(Graph graph, IntegerReads* reads) {
   IntegerReads unread;

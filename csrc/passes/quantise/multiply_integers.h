@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "csrc/graph/graph.h"
+#include "csrc/passes/kit/product_operands.h"
 
 namespace tv {
 
@@ -24,6 +25,11 @@ struct IntegerReads {
     reads[tensor].push_back({node.op, node.source, node.module_path});
   }
 };
+
+/// Why a product of two tensors of integers is not computed as one of them; nullptr where it is.
+/// `a_blocks`, `b_blocks`: how many scales the operands have along each dimension.
+const char* why_not_of_integers(const Graph& graph, const ProductOperands& product,
+                                const Shape& a_blocks, const Shape& b_blocks);
 
 /// Makes products and convolutions of two tensors that are both tv::dequantize of 8-bit integers
 /// products of the integers: tv::matmul_integer and tv::convolution_integer, whose exact sums are

@@ -6,6 +6,7 @@ from contextvars import ContextVar
 
 import torch
 from torch import fx
+from torch._functorch._aot_autograd.descriptors import PlainAOTInput
 from torch._subclasses.fake_tensor import FakeTensor
 
 # Of the arguments of the graph that is being compiled, as Dynamo captured it.
@@ -29,9 +30,9 @@ def described(description):
     if known is None:
         return None
     module, inputs = known
-    at, target = getattr(description, "idx", None), getattr(description, "target", None)
-    if isinstance(at, int) and at < len(inputs):
-        return inputs[at]
+    target = getattr(description, "target", None)
+    if isinstance(description, PlainAOTInput) and description.idx < len(inputs):
+        return inputs[description.idx]
     return _attribute(module, target) if isinstance(target, str) else None
 
 

@@ -10,6 +10,7 @@ from unittest import mock
 
 import torch
 from torch._higher_order_ops.associative_scan import associative_scan, generic_associative_scan
+from torch.autograd import forward_ad
 
 
 @torch.library.custom_op("torch_vulkan::linear_recurrence", mutates_args=())
@@ -20,9 +21,17 @@ def linear_recurrence(self: torch.Tensor, factor: torch.Tensor, dim: int) -> tor
         self: of any shape, floats.
         factor: of the same shape and dtype; its first elements count for nothing.
     """
+    return computed(self, factor, dim).clone(memory_format=torch.contiguous_format)
+
+
+OPERATOR = torch.ops.torch_vulkan.linear_recurrence.default
+
+
+def computed(self: torch.Tensor, factor: torch.Tensor, dim: int) -> torch.Tensor:
+    """The same by operators that have derivatives."""
     both = [t.movedim(dim, 0) for t in (factor, self)]
     _, y = generic_associative_scan(_joined, both)
-    return y.movedim(0, dim).clone(memory_format=torch.contiguous_format)
+    return y.movedim(0, dim)
 
 
 @linear_recurrence.register_fake
@@ -83,9 +92,16 @@ def _takes(arguments) -> bool:
     factor, x = (item.as_proxy().node.meta["example_value"] for item in xs.items)
     if torch.is_grad_enabled() and (factor.requires_grad or x.requires_grad):
         return False
+    if torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0:
+        return False  # the operator has no rules for transforms
+    mode = arguments["combine_mode"].as_python_constant() if "combine_mode" in arguments else (
+        "pointwise")
+    if mode != "generic" and not (mode == "pointwise" and x.is_cuda):
+        return False  # PyTorch refuses it
     alike = factor.dtype == x.dtype and x.is_floating_point() and factor.device == x.device
     # What this finds of sizes that are symbols is a guard, last.
-    return alike and _is_linear(combine.as_python_constant()) and factor.shape == x.shape
+    return (alike and _is_linear(combine.as_python_constant()) and factor.shape == x.shape
+            and x.shape[dim.as_python_constant()] > 0)
 
 
 @contextlib.contextmanager

@@ -4,11 +4,13 @@ import torch
 from torch import fx
 from torch.autograd import forward_ad
 
+from . import linear_scans
+
 
 def reason(values) -> str:
     """Why arguments are not an engine's: a transform of torch.func is at work, or one of them has a
     tangent; "" if neither."""
-    if _is_transforming():
+    if is_transforming():
         return "engines have no rules for transforms of torch.func (vmap, jvp, grad, …)"
     if in_dual_level() and any(isinstance(value, torch.Tensor) and (
             forward_ad.unpack_dual(value).tangent is not None) for value in values):
@@ -16,7 +18,7 @@ def reason(values) -> str:
     return ""
 
 
-def _is_transforming() -> bool:
+def is_transforming() -> bool:
     functorch = torch._C._functorch
     if torch.compiler.is_dynamo_compiling():
         # Dynamo takes peek_interpreter_stack's None for true; this one it knows, and where it is a
@@ -30,11 +32,12 @@ def in_dual_level() -> bool:
 
 
 def make_derivable(module: fx.GraphModule) -> None:
-    """Replaces `aten::copy` by what does the same and has a forward derivative."""
+    """Replaces operators without a forward derivative by what does the same and has one."""
+    derivable = {torch.ops.aten.copy.default: _copied, linear_scans.OPERATOR: linear_scans.computed}
     nodes = [node for node in module.graph.nodes if node.op == "call_function"
-             and node.target is torch.ops.aten.copy.default]
+             and node.target in derivable]
     for node in nodes:
-        node.target = _copied
+        node.target = derivable[node.target]
     if nodes:
         module.recompile()
 

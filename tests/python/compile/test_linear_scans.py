@@ -4,6 +4,7 @@ for all lengths from the second one on."""
 import pytest
 import torch
 from torch._higher_order_ops.associative_scan import associative_scan
+from torch.autograd import forward_ad
 
 from torch_vulkan import compilations
 from torch_vulkan._torch import linear_scans
@@ -27,6 +28,43 @@ def linear(left, right):
 
 def swapped(left, right):
     return right[0] * left[0], right[1] + left[1] * right[0]
+
+
+def test_tangents_are_eagers():
+    """The operator has no forward derivative; what PyTorch runs in its place has one."""
+    def function(a, x):
+        return associative_scan(linear, (a, x), 1, combine_mode="generic")[1]
+
+    a, x, tangent = (torch.rand(3, 9) for _ in range(3))
+    fast = compiled(function)
+    compare(fast(a, x), function(a, x), 9)  # built without a level
+    with forward_ad.dual_level():
+        got, want = (forward_ad.unpack_dual(call(forward_ad.make_dual(a, tangent),
+                                                 forward_ad.make_dual(x, tangent)))
+                     for call in (fast, function))
+    compare(got.primal, want.primal, 9)
+    compare(got.tangent, want.tangent, 9)
+
+
+def test_a_jvp_inside_is_eagers():
+    def function(a, x):
+        return torch.func.jvp(
+            lambda a, x: associative_scan(linear, (a, x), 1, combine_mode="generic")[1], (a, x),
+            (x, a))
+
+    a, x = torch.rand(3, 9), torch.rand(3, 9)
+    for mine, eager in zip(compiled(function)(a, x), function(a, x), strict=True):
+        compare(mine, eager, 9)
+
+
+def test_what_pytorch_refuses_is_refused():
+    x = torch.rand(3, 9)
+    def function(a, x):
+        return associative_scan(linear, (a, x), 1, combine_mode="pointwise")[1]
+
+    for call in (function, compiled(function)):
+        with pytest.raises(Exception, match="pointwise"):
+            call(x, x)
 
 
 def of_later_values(left, right):

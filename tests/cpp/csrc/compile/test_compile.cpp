@@ -168,6 +168,7 @@ TEST_F(Compile, DebugDump) {
                            "choose_layouts",
                            "fuse",
                            "fuse_products",
+                           "fuse_rotary",
                            "place_outputs"}) {
     const std::string digits = std::to_string(1000 + number++).substr(1);
     EXPECT_TRUE(files.count(digits + "_" + pass + ".graph")) << pass;

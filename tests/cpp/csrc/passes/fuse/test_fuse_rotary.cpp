@@ -106,6 +106,38 @@ TEST(FuseRotary, RowsThatAreReadInPartStay) {
   EXPECT_EQ(b.run(), 2u) << dump(b.graph);
 }
 
+/// A rotary of a norm's results, as `some` shows them.
+struct NormedRotary : NormedHeads {
+  Node& rotary(ValueId some, const Shape& shape) {
+    return node("tv::rotary",
+                {tensor_arg("x", some), tensor_arg("cos", input({shape.back()})),
+                 tensor_arg("sin", input({shape.back()})), attr_arg("rotated", shape.back())},
+                {{DType::kF32, shape}});
+  }
+};
+
+TEST(FuseRotary, ColumnsAreNoRows) {
+  NormedRotary b;
+  const ValueId normed = b.normed(8, 0, 1e-6);  // as many heads as elements of one
+  const Shape swapped = {3, 2, 8, 8};
+  const ValueId columns = b.view(normed, swapped, Expr(0), {2 * 8 * 8, 8 * 8, 1, 8});
+  b.output(b.rotary(columns, swapped).outputs[0]);
+  EXPECT_EQ(b.run(), 2u) << dump(b.graph);
+}
+
+TEST(FuseRotary, ANormThatIsAddedAfterwardsStays) {
+  NormedRotary b;
+  const ValueId normed = b.normed(6, 0, 1e-6);
+  Node& node = b.rotary(normed, {3, 2, 6, 8});
+  PointwiseProgram program{.inputs = {DType::kF32, DType::kF32}};
+  program.instrs = {{.function = "add", .operands = {0, 1}}};
+  program.results = {2};
+  node.epilogue = std::make_shared<const PointwiseProgram>(std::move(program));
+  node.epilogue_inputs = {normed};
+  b.output(node.outputs[0]);
+  EXPECT_EQ(b.run(), 2u) << dump(b.graph);
+}
+
 TEST(FuseRotary, OnCpuDriversTheyStay) {
   NormedHeads b;
   b.rotate();

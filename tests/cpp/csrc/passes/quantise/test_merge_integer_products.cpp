@@ -65,6 +65,21 @@ TEST(MergeIntegerProducts, SiblingsAreOne) {
   }
 }
 
+/// What multiply_integers does not take stays apart, too: it is merged as floats, or not at all.
+TEST(MergeIntegerProducts, ProductsOfFloatsStayApart) {
+  const auto left = [](Siblings& b) {
+    b.graph = merge_integer_products(b.graph);
+    return std::ranges::count_if(b.graph.nodes, [](const Node& n) { return n.op == "aten::mm"; });
+  };
+  Siblings channels;
+  for (int i = 0; i < 2; ++i) channels.output(channels.product(6, 3));  // a scale for two columns
+  EXPECT_EQ(left(channels), 2);
+  Siblings steps;
+  steps.x = steps.dequantize(steps.input({3, 32}, DType::kU8), {1, 4}, true);
+  for (int i = 0; i < 2; ++i) steps.output(steps.product(6, 6));
+  EXPECT_EQ(left(steps), 2);
+}
+
 /// Of other dtypes of scales and zero points, of another input.
 TEST(MergeIntegerProducts, OthersStayApart) {
   Siblings b;

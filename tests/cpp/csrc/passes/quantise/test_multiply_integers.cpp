@@ -72,6 +72,24 @@ TEST(MultiplyIntegers, ProductsOfTwoQuantisedTensors) {
   EXPECT_EQ(reads.reads.size(), 2u);
 }
 
+TEST(MultiplyIntegers, ScalesOfSeveralChannelsAreComputedAsFloats) {
+  Integers b;
+  const ValueId a = b.activation({3, 32}, {1, 1}), w = b.constant({6, 32}, {2, 1});
+  b.output(b.product("aten::mm", "mat2", a, b.transpose(w), {3, 6}));
+  const ValueId x = b.activation({1, 8, 4, 4}, {1, 1, 1, 1});
+  b.output(b.convolution(x, b.constant({6, 8, 3, 3}, {2, 1, 1, 1}), false, {1, 6, 4, 4}));
+  b.output(b.convolution(x, b.constant({8, 6, 3, 3}, {1, 2, 1, 1}), true, {1, 6, 4, 4}));
+  const IntegerReads reads = b.run();
+  for (const char* op :
+       {"tv::matmul_integer", "tv::convolution_integer", "tv::convolution_scaled"}) {
+    EXPECT_FALSE(b.integer(op)) << dump(b.graph);
+  }
+  for (const auto& [tensor, why] : reads.refused) {
+    EXPECT_EQ(why, "the weight's scales are not those of the channels it makes") << tensor;
+  }
+  EXPECT_EQ(reads.refused.size(), 5u);
+}
+
 TEST(MultiplyIntegers, ViewsApplyToTheIntegers) {
   Integers b;
   const ValueId a = b.view("aten::view", b.activation({2, 5, 32}, {1, 1, 1}), {10, 32},
