@@ -13,6 +13,7 @@ from typing import BinaryIO
 
 _LONGEST_NAME = 255
 _MOST_LINKS = 40  # as the kernel's
+_MOST_SIGNALS = 100
 
 
 @contextlib.contextmanager
@@ -36,17 +37,18 @@ def written(path: str | os.PathLike, who: str) -> Iterator[BinaryIO]:
             yield file
             file.seek(0)
             # Not "wb", which would cut what a descriptor's file holds already.
-            with open(path if descriptor is None else os.dup(descriptor), "wb",
-                      opener=lambda name, flags: os.open(name, os.O_WRONLY)) as there:
+            with _closed_at_end(open(
+                    path if descriptor is None else os.dup(descriptor), "wb",
+                    opener=lambda name, flags: os.open(name, os.O_WRONLY))) as there:
                 shutil.copyfileobj(file, there)
         return
     unfinished = target.with_name(_unfinished(target.name))
     try:
-        with _begun(unfinished, path) as file:
+        with _closed_at_end(_begun(unfinished, path)) as file:
             if mode is not None:
-                os.chmod(unfinished, stat.S_IMODE(mode))
+                _repeated(os.chmod, unfinished, stat.S_IMODE(mode))
             yield file
-        os.replace(unfinished, target)
+        _repeated(os.replace, unfinished, target)
     except OSError as error:  # of a write, which names no file, or of the unfinished one
         elsewhere = isinstance(error, (ConnectionError, TimeoutError))  # what the caller reads from
         if error.errno is None or elsewhere or error.filename not in (None, str(unfinished)):
@@ -79,6 +81,26 @@ def _begun(unfinished: Path, path: Path) -> BinaryIO:
         reason = error.strerror if error.errno != errno.ENOENT or folder.is_dir() else (
             f"there is no folder {folder}: make it first")
         raise OSError(error.errno, reason, str(path)) from None
+
+
+def _repeated(call, *args):
+    """What Python does not repeat by itself when a signal interrupts it."""
+    for _ in range(_MOST_SIGNALS):
+        with contextlib.suppress(InterruptedError):
+            return call(*args)
+    return call(*args)
+
+
+@contextlib.contextmanager
+def _closed_at_end(file: BinaryIO) -> Iterator[BinaryIO]:
+    """Python repeats what a signal interrupts, but for closing, after which Linux has closed the
+    file all the same."""
+    try:
+        yield file
+        file.flush()
+    finally:
+        with contextlib.suppress(InterruptedError):
+            file.close()
 
 
 def _unfinished(name: str) -> str:

@@ -130,7 +130,8 @@ def test_engine_files(tmp_path, program, path):
         tv.Engine.load(tmp_path)
     with pytest.raises(ValueError, match="tv.save: got an empty path"):
         tv.save(program, "")
-    with pytest.raises(FileNotFoundError, match="No such file.*'.*/none/net.pt2'"):
+    with pytest.raises(FileNotFoundError,
+                       match="there is no folder .*/none: make it first: '.*/none/net.pt2'"):
         tv.save(program, tmp_path / "none" / "net.pt2")
     with pytest.raises(OSError, match="too long: '.*/xxx"):
         tv.save(program, tmp_path / ("x" * 300 + ".pt2"))
