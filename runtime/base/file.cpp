@@ -32,7 +32,7 @@ class Fd {
   bool close() {
     const int fd = fd_;
     fd_ = -1;
-    return fd < 0 || ::close(fd) == 0;
+    return fd < 0 || ::close(fd) == 0 || errno == EINTR;  // Linux has closed it then, too
   }
 
  private:
@@ -101,7 +101,8 @@ std::string write_and_rename(const std::string& path, Pieces pieces, mode_t mode
   for (const std::span<const uint8_t> piece : pieces) good = good && write_all(fd.get(), piece);
   good = good && ::fsync(fd.get()) == 0;
   good = good && fd.close();
-  good = good && ::rename(temporary.c_str(), path.c_str()) == 0;
+  const auto renamed = [&] { return ::rename(temporary.c_str(), path.c_str()) == 0; };
+  while (good && !renamed()) good = errno == EINTR;
   if (good) return "";
   const std::string why = reason();
   ::unlink(temporary.c_str());
