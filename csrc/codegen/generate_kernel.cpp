@@ -241,8 +241,7 @@ class KernelText {
     const bool values =
         settings_.check_indices && calls_any(elements_ + defines_ + body_, value_checks());
     // Whether a weight has what its packed form takes for granted is no matter of settings.
-    reports_ = check_ || values || body_.find("kTvNotTwoFour") != std::string::npos ||
-               body_.find("kTvNotFourBits") != std::string::npos;
+    reports_ = check_ || values || body_.find("kTvNot") != std::string::npos;
     report_ = std::string("#define TV_CPU ") + (device_.is_cpu() ? "1" : "0") +
               "\n#define TV_CHECK " + (check_ ? "1" : "0") + "\n#define TV_CHECK_VALUES " +
               (values ? "1" : "0") + "\n";

@@ -115,3 +115,22 @@ def exact_products():
             yield
         finally:
             matmul.allow_tf32 = before
+
+
+def one_node_file(path, op: str, shapes=((None, 4), (None, 4)), weight=None):
+    """Writes an ONNX file of y = op(x), or op(x, weight), of float32; a size of None is dynamic.
+
+    Args:
+        shapes: of x and y.
+        weight: an array, or None.
+    """
+    onnx = pytest.importorskip("onnx")
+    make = onnx.helper
+    x, y = (make.make_tensor_value_info(name, onnx.TensorProto.FLOAT,
+                                        ["n" if size is None else size for size in shape])
+            for name, shape in zip("xy", shapes, strict=True))
+    weights = [] if weight is None else [onnx.numpy_helper.from_array(weight, "w")]
+    node = make.make_node(op, ["x", *(w.name for w in weights)], ["y"])
+    graph = make.make_graph([node], op, [x], [y], weights)
+    onnx.save(make.make_model(graph, opset_imports=[make.make_opsetid("", 18)], ir_version=9), path)
+    return path

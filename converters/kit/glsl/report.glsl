@@ -8,6 +8,7 @@ uint tv_bad_operand = 0u;  // 1 + the number of the last operand that was left, 
 const uint kTvPointer = 254u;      // a pointer left all operands
 const uint kTvBadIndex = 253u;     // an index that names nothing
 const uint kTvZeroDivisor = 252u;  // an integer is divided by 0
+// kTvNot…: a weight has not what its packed form takes for granted; always reported.
 const uint kTvNotTwoFour = 251u;   // a weight that is read as 2:4 sparse is not
 const uint kTvNotFourBits = 250u;  // an element of a weight that is read as 4 bits is beyond them
 

@@ -400,9 +400,7 @@ class Fuser {
       return false;
     }
     if (g_.is_constant(h) != g_.is_constant(r) || !g_.covers_storage(read)) return false;
-    int64_t reads = 0;
-    for (ValueId input : reader.all_inputs()) reads += g_.base_of(input) == prologue.outputs[0];
-    if (reads != 1) return false;
+    if (g_.reads(r, prologue.outputs[0]) != 1) return false;
 
     ProgramBuilder builder;
     const std::vector<Ref> operands = input_refs(builder, prologue);

@@ -70,11 +70,14 @@ ValueId FusionGraph::add_value(Value value) {
   return added;
 }
 
+int64_t FusionGraph::reads(int32_t reader, ValueId base) const {
+  int64_t count = 0;
+  for (const ValueId input : node(reader).all_inputs()) count += base_of(input) == base;
+  return count;
+}
+
 bool FusionGraph::is_read_once(ValueId base, int32_t reader) const {
-  if (is_output(base) || readers(base) != std::set<int32_t>{reader}) return false;
-  int64_t reads = 0;
-  for (const ValueId input : node(reader).all_inputs()) reads += base_of(input) == base;
-  return reads == 1;
+  return !is_output(base) && readers(base) == std::set<int32_t>{reader} && reads(reader, base) == 1;
 }
 
 void FusionGraph::replace(int32_t at, Node merged, int32_t gone) {

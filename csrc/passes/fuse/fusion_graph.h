@@ -30,6 +30,8 @@ class FusionGraph {
   /// The node that makes `base`, -1 for inputs and weights.
   int32_t producer(ValueId base) const { return producers_[static_cast<size_t>(base)]; }
   bool is_output(ValueId base) const { return outputs_.count(base) > 0; }
+  /// How many operands of a node are `base` or views of it.
+  int64_t reads(int32_t reader, ValueId base) const;
   /// Whether `reader` alone reads `base`, and as one operand: what takes its place there leaves
   /// nobody who wants it.
   bool is_read_once(ValueId base, int32_t reader) const;

@@ -43,7 +43,7 @@ def build_graph(path: str | os.PathLike, inputs=None, *, weights: str | os.PathL
             does not take; an invalid setting.
         UnsupportedError: nodes that the device cannot run.
     """
-    checked = Settings.from_options(settings, of_file=True)
+    checked = Settings.from_options(settings, of_file=True, taken_by=build_graph)
     compiler = checked.compiler_json(debug_directory(checked))
     model = _read(path, inputs, weights)
     device = spec_for(checked.device, torch.device("cpu"))

@@ -60,7 +60,7 @@ def dry_run(model: nn.Module | ExportedProgram | torch.jit.ScriptModule | Callab
         ValueError: an invalid setting, input or target.
         DeviceError: `target` names a device that does not exist.
     """
-    checked = Settings.from_options(settings)
+    checked = Settings.from_options(settings, taken_by=dry_run)
     chosen = checked.device if target is None else target
     session = Session(checked.replaced(dryrun=True), profile_of(chosen))
     findings = session.findings

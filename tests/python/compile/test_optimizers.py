@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch.optim import sgd
 
 from torch_vulkan import compilations
 
@@ -75,6 +76,22 @@ def test_a_fused_step(name, rate):
         assert_same([p.grad for p in model.parameters()], [p.grad for p in twin.parameters()])
     all_in_engines()
     assert len(compilations.compilations()) <= 3, "no step is compiled again and again"
+
+
+def test_a_fused_step_in_a_full_graph():
+    """Its compilation begins in another function of Dynamo's, which is watched, too."""
+    def step(parameters, grads, momenta):
+        sgd._fused_sgd(parameters, grads, momenta, None, None, weight_decay=0.1, momentum=0.9,
+                       lr=0.01, dampening=0.1, nesterov=False, maximize=False,
+                       has_sparse_grad=False)
+
+    compiled = torch.compile(step, backend="vulkan", fullgraph=True, options={"min_block_size": 1})
+    given = [[torch.randn(5, 3), torch.randn(5)] for _ in range(3)]
+    mine, theirs = copy.deepcopy(given), copy.deepcopy(given)
+    compiled(*mine)
+    step(*theirs)
+    torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6)
+    all_in_engines()
 
 
 def test_other_backends_leave_fused_steps_as_they_are():

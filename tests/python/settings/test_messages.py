@@ -9,6 +9,8 @@ from torch import nn
 
 import torch_vulkan as tv
 
+from helpers import one_node_file
+
 STRICT = {"min_block_size": 1, "optimization_level": 0}
 
 
@@ -19,15 +21,7 @@ class Net(nn.Module):
 
 @pytest.fixture(scope="module")
 def onnx_file(tmp_path_factory):
-    onnx = pytest.importorskip("onnx")
-    make = onnx.helper
-    value = make.make_tensor_value_info
-    graph = make.make_graph([make.make_node("Tanh", ["x"], ["y"])], "tanh",
-                            [value("x", onnx.TensorProto.FLOAT, ["n", 4])],
-                            [value("y", onnx.TensorProto.FLOAT, ["n", 4])])
-    path = tmp_path_factory.mktemp("messages") / "tanh.onnx"
-    onnx.save(make.make_model(graph, opset_imports=[make.make_opsetid("", 18)], ir_version=9), path)
-    return path
+    return one_node_file(tmp_path_factory.mktemp("messages") / "tanh.onnx", "Tanh")
 
 
 def test_a_program_without_engines_says_why():
@@ -52,6 +46,13 @@ def test_a_shape_in_the_place_of_an_input(shape):
 def test_keywords_of_compile(name, meant):
     with pytest.raises(ValueError, match=f"unknown setting '{name}'; did you mean '{meant}'"):
         tv.compile(Net(), [torch.randn(2, 4)], **{name: []})
+
+
+def test_keywords_of_others_that_take_settings(tmp_path):
+    with pytest.raises(ValueError, match="unknown setting 'targett'; did you mean 'target'"):
+        tv.dry_run(Net(), [torch.randn(2, 4)], targett=0)
+    with pytest.raises(ValueError, match="unknown setting 'weight'; did you mean 'weights'"):
+        tv.build_graph(tmp_path / "net.vkg", weight="w")
 
 
 @pytest.mark.parametrize("name, meant", [("falback", "fallback"), ("simplfy", "simplify"),

@@ -8,6 +8,7 @@ from torch import nn
 
 import torch_vulkan as tv
 
+from helpers import one_node_file
 from vkexec_helpers import ONCE, VKEXEC, run
 
 LONG = "n" * 300
@@ -15,15 +16,7 @@ LONG = "n" * 300
 
 @pytest.fixture(scope="module")
 def onnx_file(tmp_path_factory):
-    onnx = pytest.importorskip("onnx")
-    make = onnx.helper
-    shape = make.make_tensor_value_info
-    graph = make.make_graph([make.make_node("Relu", ["x"], ["y"])], "relu",
-                            [shape("x", onnx.TensorProto.FLOAT, ["n", 4])],
-                            [shape("y", onnx.TensorProto.FLOAT, ["n", 4])])
-    path = tmp_path_factory.mktemp("flags") / "relu.onnx"
-    onnx.save(make.make_model(graph, opset_imports=[make.make_opsetid("", 18)], ir_version=9), path)
-    return path
+    return one_node_file(tmp_path_factory.mktemp("flags") / "relu.onnx", "Relu")
 
 
 NUMBERS = ["--duration", "--warmUp", "--iterations", "--idleTime", "--streams", "--avgRuns",

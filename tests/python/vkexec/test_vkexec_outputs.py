@@ -2,8 +2,10 @@
 
 import subprocess
 
+import numpy as np
 import pytest
 
+from helpers import one_node_file
 from vkexec_helpers import ONCE, VKEXEC, run
 
 FLAGS = ["--saveEngine", "--exportTimes", "--exportOutput", "--exportProfile", "--exportLayerInfo",
@@ -12,16 +14,8 @@ FLAGS = ["--saveEngine", "--exportTimes", "--exportOutput", "--exportProfile", "
 
 @pytest.fixture(scope="module")
 def onnx_file(tmp_path_factory):
-    onnx = pytest.importorskip("onnx")
-    make = onnx.helper
-    value = make.make_tensor_value_info
-    weight = make.make_tensor("w", onnx.TensorProto.FLOAT, [4, 3], [0.5] * 12)
-    graph = make.make_graph([make.make_node("MatMul", ["x", "w"], ["y"])], "product",
-                            [value("x", onnx.TensorProto.FLOAT, [2, 4])],
-                            [value("y", onnx.TensorProto.FLOAT, [2, 3])], [weight])
-    path = tmp_path_factory.mktemp("outputs") / "net.onnx"
-    onnx.save(make.make_model(graph, opset_imports=[make.make_opsetid("", 18)], ir_version=9), path)
-    return path
+    return one_node_file(tmp_path_factory.mktemp("outputs") / "net.onnx", "MatMul",
+                         ((2, 4), (2, 3)), np.full((4, 3), 0.5, np.float32))
 
 
 @pytest.mark.parametrize("flag", FLAGS)
