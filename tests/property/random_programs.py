@@ -12,6 +12,7 @@ import functools
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -101,6 +102,7 @@ class Campaign:
     def __init__(self, options):
         self._options, self._lock = options, threading.Lock()
         self.count, self.found = collections.Counter(), []
+        self._processes: set[subprocess.Popen] = set()
         self._end = time.monotonic() + options.seconds
 
     def run(self) -> None:
@@ -108,8 +110,20 @@ class Campaign:
                    for k in range(self._options.workers)]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
+        try:
+            for thread in threads:
+                thread.join()
+        except KeyboardInterrupt:
+            self.stop()
+            for thread in threads:
+                thread.join()
+
+    def stop(self) -> None:
+        """Ends all workers; what they have found stays."""
+        with self._lock:
+            self._end = 0
+            for process in self._processes:
+                process.kill()
 
     def _part(self, first: int) -> None:
         """Runs a worker, and another one from where it ended before its time."""
@@ -122,8 +136,11 @@ class Campaign:
                    "--workers", str(o.workers), "--programs", str(o.programs), "--shrink",
                    str(o.shrink), "--seconds", str(max(self._end - time.monotonic(), 1)),
                    "--without", *o.without]
+        # In a session of its own an interrupt from the keyboard reaches this process alone.
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   text=True)
+                                   text=True, start_new_session=True)
+        with self._lock:
+            self._processes.add(process)
         errors: list[str] = []
         reader = threading.Thread(target=lambda: errors.extend(process.stderr))
         reader.start()
@@ -139,7 +156,9 @@ class Campaign:
                 self._take(record)
         status = process.wait()
         reader.join()
-        if begun is None and status == 0:
+        with self._lock:
+            self._processes.discard(process)
+        if (begun is None and status == 0) or not self._end:
             return None
         if begun is not None:
             self._take(self._crash(begun, status, "".join(errors[-60:])))
@@ -148,22 +167,29 @@ class Campaign:
     def _crash(self, number: str, status: int, errors: str) -> dict:
         """The record of a program that ended its process: PyTorch's own crash if it does so, by the
         same signal, with PyTorch's backend alone."""
-        beside = 0
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            beside = subprocess.run([sys.executable, __file__, "--replay", number, "--beside"],
-                                    capture_output=True, timeout=LIMIT).returncode
         record = {"number": number, "calls": 0}
-        if status < 0 and beside == status:
+        if status < 0 and self._again(number, "--beside") == status:
             return record | {"torchs": 1}
+        # The system kills the largest process where memory is short, whoever took it.
+        if status == -signal.SIGKILL and self._again(number, "--shrink", "0") == 0:
+            return record | {"killed": 1}
         return record | {"kinds": ["crash"],
                          "wrong": [f"the process ended with {status}: {errors}"],
                          "text": write(number).text(f"{COMMAND} --replay {number}")}
+
+    @staticmethod
+    def _again(number: str, *how: str) -> int | None:
+        """The status of the program in a process of its own; None: it takes too long."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return subprocess.run([sys.executable, __file__, "--replay", number, *how],
+                                  capture_output=True, timeout=LIMIT).returncode
+        return None
 
     def _take(self, record: dict) -> None:
         with self._lock:
             self.count.update(programs=1, calls=record["calls"], native=record.get("native", 0),
                               skipped=bool(record.get("refused")),
-                              torchs=bool(record.get("torchs")),
+                              torchs=bool(record.get("torchs")), killed=record.get("killed", 0),
                               roundings=bool(record.get("rounding")))
             if "wrong" in record:
                 self.found.append(record)
@@ -185,7 +211,8 @@ class Campaign:
                 f"{self.count['calls']} calls, {self.count['skipped']} skipped (eager refuses the "
                 f"first call), {self.count['torchs']} differ with PyTorch's own too, "
                 f"{self.count['roundings']} magnify roundings, {self.count['native']} engines gave "
-                f"a call back; {len(self.found)} differences {dict(kinds) or ''}")
+                f"a call back, {self.count['killed']} killed by the system and right alone; "
+                f"{len(self.found)} differences {dict(kinds) or ''}")
 
 
 def main() -> int:

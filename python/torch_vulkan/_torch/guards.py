@@ -12,6 +12,7 @@ from torch.utils._sympy import functions as sf
 from . import ranges
 
 _REMAINDERS = (sf.Mod, sf.PythonMod, sympy.Mod)
+_SMALLEST, _LARGEST = (sf.Min, sympy.Min), (sf.Max, sympy.Max)
 _MOST_STEPS = 8  # of replacements inside of each other
 _FEW_SIZES = 64
 _SHOWN: contextvars.ContextVar[frozenset] = contextvars.ContextVar("shown", default=frozenset())
@@ -41,13 +42,29 @@ class Guards:
         for relation in self.relations:
             if isinstance(relation, sympy.Eq):
                 self._learn(self._simplified(relation.lhs), self._simplified(relation.rhs))
+        ordered = dict.fromkeys(self._ordered())
+        for a, b in ordered:
+            if (b, a) in ordered:
+                self._learn(self._simplified(a), self._simplified(b))
+
+    def _ordered(self):
+        """(a, b) of each guard that says a >= b; that the smaller of a and b is b says so, too."""
+        for relation, a, b in self.conditions():
+            if relation == "at_least":
+                yield a, b
+            for one, other in ((a, b), (b, a)) if relation == "equal" else ():
+                if isinstance(other, _SMALLEST):
+                    yield from ((larger, one) for larger in other.args)
+                elif isinstance(other, _LARGEST):
+                    yield from ((one, smaller) for smaller in other.args)
 
     def _learn(self, a, b) -> None:
         # Numbers first: -1 counts as an operation on 1.
         simple, other = sorted((a, b), key=lambda e: (
             not e.is_number, self._is_hidden(e), e.count_ops(), e.sort_key()))
-        # A name stays: what it stands for is looked for in the inputs' sizes.
-        stays = other.is_number or other.is_Symbol and not self._is_hidden(other)
+        # A name stays: what it stands for is looked for in the inputs' sizes. Two of them are one.
+        stays = other.is_number or (other.is_Symbol and not self._is_hidden(other)
+                                    and not simple.is_Symbol)
         if simple != other and not stays and not simple.has(other):
             self._simpler[other] = simple
         # Of n - (n + 1)//2 = 1: (n + 1)//2 is n - 1.

@@ -289,3 +289,29 @@ def test_a_size_of_which_guards_leave_one_is_a_number_in_every_expression():
 
     torch.compile(f, backend=backend, dynamic=True)(torch.randn(13))
     assert found == [[13, 16, 12]]
+
+
+@pytest.mark.parametrize("says_equal", [
+    lambda n, m: torch.sym_min(n, m) == n and torch.sym_min(n, m) == m,
+    lambda n, m: torch.sym_min(n, m) == n and torch.sym_max(n, m) == n,
+    lambda n, m: n >= m and n <= m,
+    lambda n, m: n > m - 1 and m >= n,
+], ids=["both the smaller one", "smaller and larger", "at least and at most", "more than"])
+def test_sizes_that_guards_make_equal_are_one_size(says_equal):
+    """PyTorch 2.11 makes such guards of `z.copy_(z.diagonal())`: shapes that must be equal were not
+    and the engine could not be built."""
+    found = []
+
+    def backend(module, inputs):
+        values = [node.meta["example_value"] for node in module.graph.find_nodes(op="placeholder")]
+        found.append({canonical(size) for x in values if isinstance(x, torch.Tensor)
+                      for size in x.shape})
+        return module
+
+    def f(x):
+        return x + 1 if says_equal(*x.shape) else x
+
+    with torch.fx.experimental._config.patch(use_duck_shape=False):
+        torch.compile(f, backend=backend, dynamic=True)(torch.randn(3, 3))
+    (sizes,) = found
+    assert len(sizes) == 1 and next(iter(sizes)).is_Symbol
