@@ -74,7 +74,9 @@ class SymbolTable:
         are_given = Ranges(self._environment).are_given
         guards = guards_of(self._environment)
         for relation, *sides in guards.conditions():
-            sides = [guards.with_numbers(e) for e in sides]  # as in the shapes of the graph
+            sides = [guards.with_values(e) for e in sides]  # as in the shapes of the graph
+            if sides[0] == sides[1]:
+                continue
             if are_given and relation == "at_least" and any(e.is_number for e in sides):
                 continue
             if not set().union(*(e.free_symbols for e in sides)) <= self._known.keys():

@@ -81,12 +81,15 @@ class Guards:
     def canonical(self, expr):
         """One expression for all that the guards say are equal: "(n + 1)//2" and "n//2" where n is
         even; a number where they leave but one, of a symbol in an expression, too."""
-        expr = self.with_numbers(self._simplified(expr))
+        expr = self.with_values(self._simplified(expr))
         number = self._number(expr)
         return expr if number is None else number
 
-    def with_numbers(self, expr):
-        """An expression with numbers for the symbols that the guards leave but one."""
+    def with_values(self, expr):
+        """An expression with one symbol for those that must be equal, and numbers for the symbols
+        that the guards leave but one."""
+        expr = expr.xreplace({symbol: same for symbol in expr.free_symbols
+                              if (same := self._simplified(symbol)).is_Symbol})
         return expr.xreplace({symbol: number for symbol in expr.free_symbols
                               if (number := self._number(symbol)) is not None})
 

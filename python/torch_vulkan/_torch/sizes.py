@@ -16,7 +16,7 @@ class Sizes:
     def __init__(self, graph: fx.Graph):
         self._graph = graph
         self._made: dict[sympy.Expr, fx.Node] = {}
-        self._tensors = []
+        self._tensors, self._shown = [], []
         self._last = None
         for node in graph.nodes:
             if node.op != "placeholder":
@@ -27,14 +27,31 @@ class Sizes:
                 self._made.setdefault(value.node.expr, node)
             elif isinstance(value, torch.Tensor):
                 self._tensors.append(node)
+            sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
+            self._shown += [size.node.expr for size in sizes if isinstance(size, torch.SymInt)]
 
     def make(self, value: torch.SymInt):
         """A node (or int) for `value`; None if it cannot be computed from the inputs."""
         return self._of(value.node.expr)
 
     def make_symbol(self, symbol: sympy.Symbol):
-        """A node for one symbol; None if no input shows it."""
-        return self._of(symbol)
+        """A node for one symbol; None if the inputs do not tell it."""
+        node = self._of(symbol)
+        if node is None:
+            self._made[symbol] = node = self._solved(symbol)
+        return node
+
+    def _solved(self, symbol):
+        """A symbol that inputs show in sums alone: n of (n + 1)//2 and n - (n + 1)//2, the sizes
+        of two halves."""
+        for total in self._shown:
+            factor = total.coeff(symbol)
+            if factor in (1, -1):
+                pair = self._of(total), self._of(total - factor * symbol)
+                node = self._fold(operator.sub, pair[::factor])
+                if node is not None:
+                    return node
+        return None
 
     def _of(self, e):
         if isinstance(e, (sympy.Integer, int)):

@@ -315,3 +315,21 @@ def test_sizes_that_guards_make_equal_are_one_size(says_equal):
         torch.compile(f, backend=backend, dynamic=True)(torch.randn(3, 3))
     (sizes,) = found
     assert len(sizes) == 1 and next(iter(sizes)).is_Symbol
+
+
+def test_guards_between_sizes_that_are_equal_go_with_the_engine():
+    """Else an engine for odd sizes is checked with even ones, and refused."""
+    def f(x):
+        n, m = x.shape
+        if not (torch.sym_min(n, m) == n and torch.sym_min(n, m) == m):
+            return x
+        first, second = (x.diagonal() * 2).tensor_split(2)
+        second.scatter_(0, torch.zeros_like(second, dtype=torch.int64), 1)
+        return first, second
+
+    with torch.fx.experimental._config.patch(use_duck_shape=False):
+        fast = torch.compile(f, backend="vulkan", dynamic=True, options={"min_block_size": 1})
+        for n in (4, 5, 7):
+            x = torch.randn(n, n)
+            assert all(map(torch.equal, fast(x), f(x))), n
+    assert built() == 2

@@ -1,0 +1,3 @@
+"""With PyTorch 2.11 two guards together say that a matrix is square."""
+
+
