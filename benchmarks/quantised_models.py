@@ -72,7 +72,10 @@ class Case:
         if not quantised.has_torchao():
             raise Skipped(quantised.TORCHAO)
         device = self.options.device  # the graph holds it
-        return quantised.pt2e(self.make().to(device), [b.to(device) for b in self.batches])
+        try:
+            return quantised.pt2e(self.make().to(device), [b.to(device) for b in self.batches])
+        except quantised.NothingQuantised as error:
+            raise Skipped(str(error)) from None
 
     @functools.cached_property
     def file(self):

@@ -15,13 +15,18 @@ from workloads.networks import export
 TORCHAO = "torchao is not installed"
 
 
+class NothingQuantised(Exception):
+    """A quantiser that changed nothing, as torchao 0.16 with PyTorch 2.11."""
+
+
 def has_torchao() -> bool:
     return importlib.util.find_spec("torchao") is not None
 
 
 def pt2e(module: nn.Module, batches: list[torch.Tensor]) -> nn.Module:
     """The module with pairs around its convolutions and layers: activations of uint8 with zero
-    points, weights of int8 by channel. All inputs have the shape of the batches."""
+    points, weights of int8 by channel. All inputs have the shape of the batches. Raises
+    NothingQuantised where the module would stay as it is."""
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
     from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
 
@@ -35,7 +40,10 @@ def pt2e(module: nn.Module, batches: list[torch.Tensor]) -> nn.Module:
         prepared = prepare_pt2e(exported, quantizer)
         for batch in batches:
             prepared(batch)
-        return convert_pt2e(prepared)
+        converted = convert_pt2e(prepared)
+    if not any("quantize" in str(node.target) for node in converted.graph.nodes):
+        raise NothingQuantised("this torchao finds nothing to quantise with this PyTorch")
+    return converted
 
 
 @contextlib.contextmanager

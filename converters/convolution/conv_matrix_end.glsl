@@ -58,25 +58,50 @@ Place place_of(uint e, uint g, uint m0, uint c0) {
 #endif
 
 #if BYTES
-/// What the tile's sum of output channel m and its column `col` lacks.
-int shifted(int sum, uint g, uint m, uint col) {
+#if Y_PIXELS
+#define Channels ivec4
+#define OF_CHANNELS(f, oc) f(oc), f((oc) + 1u), f((oc) + 2u), f((oc) + 3u)
+#else
+#define Channels int
+#define OF_CHANNELS(f, oc) f(oc)
+#endif
+/// What is taken from the sums of a store's output channels. Y_PIXELS: they are the same in each
+/// round, and are read once.
+struct Lacks {
+  Channels x;  ///< in all columns,
+  Channels w;  ///< and times what a column's bytes add up to
+};
+
+Lacks lacks_of(uint g, uint m) {
+  Lacks r;
 #if X_SHIFTED || W_SHIFTED
+#if Y_PIXELS
+  const uint oc = g * oc_count + min(m, oc_count - 4u);
+#else
   const uint oc = g * oc_count + min(m, oc_count - 1u);
 #endif
+#endif
 #if X_SHIFTED
-  sum -= x_shift * w_sums_raw(oc);
+  r.x = x_shift * Channels(OF_CHANNELS(w_sums_raw, oc));
+#else
+  r.x = Channels(0);
 #endif
 #if W_SHIFTED
-  sum -= w_shift_of(oc) * (x_parts[col * PARTS] - int(ic_count * CONV_TAPS) * x_shift);
+  r.w = Channels(OF_CHANNELS(w_shift_of, oc));
+  r.x -= r.w * (int(ic_count * CONV_TAPS) * x_shift);
 #endif
-  return sum;
+  return r;
 }
-#if Y_PIXELS
-#define ADDED(v, g, p) FOR(e, 4) v[e] = shifted(v[e], g, p.m + e, min(p.col, BN - 1));
-#elif FOURS == 4
-#define ADDED(v, g, p) FOR(e, 4) v[e] = shifted(v[e], g, p.m, min(p.col + e, BN - 1));
+
+#if W_SHIFTED
+#define LACKING(lacks, col) ((lacks).x + (lacks).w * x_parts[(col) * PARTS])
 #else
-#define ADDED(v, g, p) v = shifted(v, g, p.m, min(p.col, BN - 1));
+#define LACKING(lacks, col) (lacks).x
+#endif
+#if FOURS == 4 && !Y_PIXELS
+#define ADDED(v, g, p) FOR(e, 4) v[e] -= LACKING(lacks, min(p.col + e, BN - 1));
+#else
+#define ADDED(v, g, p) v -= LACKING(lacks, min(p.col, BN - 1));
 #endif
 #elif BIAS
 #define BIAS_OF(g, p, i) float(bias_load(p.counts ? g * oc_count + CHANNEL(p, i) : 0u))
@@ -146,9 +171,15 @@ uint finish(uint g, uint m0, uint c0, Range x) {
   Place place[ROUNDS];
   Result result[ROUNDS];
 #endif
+#if BYTES && Y_PIXELS
+  const Lacks lacks = lacks_of(g, place_of(gl_LocalInvocationID.x, g, m0, c0).m);
+#endif
   EACH_STORE(r, ROUNDS) {
     const uint e = gl_LocalInvocationID.x + r * LOCAL_X;
     const Place p = place_of(e, g, m0, c0);
+#if BYTES && !Y_PIXELS
+    const Lacks lacks = lacks_of(g, p.m);
+#endif
     const uint row = min(p.row, ROWS - 1), col = min(p.col, LAST_COLUMN);
     bool wrong = false;
 #if FOURS == 4
