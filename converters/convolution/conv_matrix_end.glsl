@@ -99,19 +99,19 @@ Lacks lacks_of(uint g, uint m) {
 #define LACKING(lacks, col) (lacks).x
 #endif
 #if FOURS == 4 && !Y_PIXELS
-#define ADDED(v, g, p) FOR(e, 4) v[e] -= LACKING(lacks, min(p.col + e, BN - 1));
+#define ADDED(v, g, p, lacks) FOR(e, 4) v[e] -= LACKING(lacks, min(p.col + e, BN - 1));
 #else
-#define ADDED(v, g, p) v -= LACKING(lacks, min(p.col, BN - 1));
+#define ADDED(v, g, p, lacks) v -= LACKING(lacks, min(p.col, BN - 1));
 #endif
 #elif BIAS
 #define BIAS_OF(g, p, i) float(bias_load(p.counts ? g * oc_count + CHANNEL(p, i) : 0u))
 #if Y_PIXELS
-#define ADDED(v, g, p) FOR(e, 4) v[e] += BIAS_OF(g, p, e);
+#define ADDED(v, g, p, lacks) FOR(e, 4) v[e] += BIAS_OF(g, p, e);
 #else
-#define ADDED(v, g, p) v += BIAS_OF(g, p, 0u);
+#define ADDED(v, g, p, lacks) v += BIAS_OF(g, p, 0u);
 #endif
 #else
-#define ADDED(v, g, p)
+#define ADDED(v, g, p, lacks)
 #endif
 
 /// What the sums of a tile are to be multiplied by, and what float16 may have lost.
@@ -191,7 +191,7 @@ uint finish(uint g, uint m0, uint c0, Range x) {
     FOR(k, WK - 1) v += one_of(SUMS_AT(k + 1, row, col)[col % 4]);
     UNSCALE(v, wrong, g, p, 0u, x)
 #endif
-    ADDED(v, g, p)
+    ADDED(v, g, p, lacks)
 #if FOURS == 4
     const Result y = y_value4(p.to, v);
 #else
