@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -20,13 +21,31 @@ def project_version():
     return re.search(r"^project\(\S+ VERSION (\S+)", text, re.MULTILINE)[1]
 
 
+def supported_torch():
+    """The first minor version that the suites ran with, and the first behind them."""
+    requires = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    (bounds,) = (r.removeprefix("torch") for r in requires if r.startswith("torch>"))
+    first, behind = re.fullmatch(r">=(\d+\.\d+),<(\d+\.\d+)", bounds).groups()
+    return first, behind
+
+
+def numbers(minor_version):
+    return [int(part) for part in minor_version.split(".")]
+
+
 def torch_requirement():
     """The minor version that is here: the libraries run with no other."""
     try:
-        major, minor = version("torch").split(".")[:2]
+        here = version("torch")
     except PackageNotFoundError:  # `egg_info` alone: nothing is built without torch
         return "torch"
-    return f"torch=={major}.{minor}.*"
+    minor = ".".join(here.split(".")[:2])
+    first, behind = supported_torch()
+    if not numbers(first) <= numbers(minor) < numbers(behind):
+        # pip reads no bound of pyproject.toml with --no-build-isolation.
+        sys.exit(f"torch_vulkan is tested with torch>={first},<{behind}, and torch {here} is here: "
+                 "install one of those, or move the bound in pyproject.toml and run the tests")
+    return f"torch=={minor}.*"
 
 
 class CMakeBuild(build_ext):

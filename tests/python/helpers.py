@@ -9,6 +9,7 @@ import torch
 
 import torch_vulkan
 from torch_vulkan import compilations
+from torch_vulkan._torch.compat import TORCH
 
 from workloads.checks import most
 
@@ -74,9 +75,6 @@ def check(function, *args, grad=False, dynamic=None, calls=2, **options):
             assert_same(got, want)
             assert_same([*ours], [*theirs])
     return compilations.compilations()
-
-
-TORCH = tuple(map(int, torch.__version__.split("+")[0].split(".")[:2]))
 
 
 def warns_before(version: tuple[int, int], match: str):

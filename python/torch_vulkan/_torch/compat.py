@@ -1,10 +1,18 @@
-"""What differs between the versions of torch that are supported, 2.11 to 2.13."""
+"""What differs between the versions of torch that are supported, 2.11 to 2.15."""
 
 import contextlib
 import sys
 
 import sympy
 import torch
+
+TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
+
+
+def scans_are_pointwise_on_cpus() -> bool:
+    """Whether associative_scan takes combine_mode="pointwise", its default, for tensors on the CPU;
+    before, it raises for them."""
+    return TORCH >= (2, 14)
 
 
 def without_effect_tokens(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:

@@ -12,6 +12,8 @@ import torch
 from torch._higher_order_ops.associative_scan import associative_scan, generic_associative_scan
 from torch.autograd import forward_ad
 
+from . import compat
+
 
 @torch.library.custom_op("torch_vulkan::linear_recurrence", mutates_args=())
 def linear_recurrence(self: torch.Tensor, factor: torch.Tensor, dim: int) -> torch.Tensor:
@@ -96,7 +98,8 @@ def _takes(arguments) -> bool:
         return False  # the operator has no rules for transforms
     mode = arguments["combine_mode"].as_python_constant() if "combine_mode" in arguments else (
         "pointwise")
-    if mode != "generic" and not (mode == "pointwise" and x.is_cuda):
+    if mode != "generic" and not (
+            mode == "pointwise" and (x.is_cuda or compat.scans_are_pointwise_on_cpus())):
         return False  # PyTorch refuses it
     alike = factor.dtype == x.dtype and x.is_floating_point() and factor.device == x.device
     # What this finds of sizes that are symbols is a guard, last.

@@ -3,10 +3,12 @@
 import torch
 from torch import fx
 
+_ASSIGNMENTS = {"set_", "shallow_copy_data_"}  # the second: `x.data = y` since torch 2.14
+
 
 def is_assigned(module: fx.GraphModule) -> bool:
     """True if what Dynamo captured, or a part of it, gives a tensor the memory of another."""
-    return any(_name(node.target) == "set_" for part in module.modules()
+    return any(_name(node.target) in _ASSIGNMENTS for part in module.modules()
                if isinstance(part, fx.GraphModule) for node in part.graph.nodes
                if node.op in ("call_function", "call_method"))
 

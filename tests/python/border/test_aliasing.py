@@ -6,7 +6,7 @@ import torch
 
 import torch_vulkan as tv
 
-from helpers import flat, vulkan, warns_before
+from helpers import flat, vulkan
 from marks import turns
 
 MODES = {"no_grad": torch.no_grad, "grad": torch.enable_grad, "inference": torch.inference_mode}
@@ -222,6 +222,9 @@ def test_arguments(mode, kind, dynamic):
         compare(call, lambda _: overlapping()()[kind], mode, dynamic, versions=False)
 
 
+GIVEN = "another's memory; the graph runs natively"
+
+
 def test_data_of_a_tensor_is_set():
     def replaced(x, y):
         x.data = y * 2
@@ -230,10 +233,22 @@ def test_data_of_a_tensor_is_set():
     for mode in MODES:
         torch._dynamo.reset()
         y = torch.arange(3.0)
-        with MODES[mode](), warns_before((2, 15), "another's memory; the graph runs nat"):
+        with MODES[mode](), pytest.warns(UserWarning, match=GIVEN):
             x, other = torch.zeros(3), torch.zeros(3)
             torch.testing.assert_close(vulkan(replaced)(x, y), replaced(other, y))
             torch.testing.assert_close(x, other)
+
+
+def test_data_of_a_tensor_are_those_of_an_arguments_view():
+    def turned(x, y):
+        x.data = y.t()
+        return x * 2
+
+    x, y = torch.zeros(2, 3), torch.arange(6.0).view(3, 2)
+    with pytest.warns(UserWarning, match=GIVEN):
+        torch.testing.assert_close(vulkan(turned)(x, y), y.t() * 2)
+    y.fill_(7)
+    torch.testing.assert_close(x, y.t())
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])

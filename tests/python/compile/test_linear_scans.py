@@ -8,6 +8,7 @@ from torch.autograd import forward_ad
 
 from torch_vulkan import compilations
 from torch_vulkan._torch import linear_scans
+from torch_vulkan._torch.compat import TORCH
 
 from marks import slow_but
 
@@ -57,13 +58,32 @@ def test_a_jvp_inside_is_eagers():
         compare(mine, eager, 9)
 
 
+@pytest.mark.parametrize("default", [False, True])
+def test_the_mode_for_pointwise_functions_is_pytorchs(default):
+    """It is refused for tensors on the CPU before torch 2.14, and taken from then on."""
+    mode = {} if default else {"combine_mode": "pointwise"}
+
+    def function(a, x):
+        return associative_scan(linear, (a, x), 1, **mode)[1]
+
+    a, x = operands(9)
+    if TORCH < (2, 14):
+        for call in (function, compiled(function)):
+            with pytest.raises(Exception, match="pointwise"):
+                call(a, x)
+        return
+    compare(compiled(function)(a, x), scan(a, x)[1], 9)
+    (record,) = compilations.compilations()
+    assert_in_one_engine(record)
+
+
 def test_what_pytorch_refuses_is_refused():
     x = torch.rand(3, 9)
     def function(a, x):
-        return associative_scan(linear, (a, x), 1, combine_mode="pointwise")[1]
+        return associative_scan(linear, (a, x), 1, combine_mode="another")[1]
 
     for call in (function, compiled(function)):
-        with pytest.raises(Exception, match="pointwise"):
+        with pytest.raises(Exception, match="must either 'pointwise' or 'generic'"):
             call(x, x)
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 import torch_vulkan as tv
@@ -61,6 +62,42 @@ def test_another_patch_is_not_refused(tmp_path):
     """The import goes on, to the first thing that this torch lacks."""
     major, minor = torch.__version__.split(".")[:2]
     assert "module 'torch' has no attribute" in import_beside(f"{major}.{minor}.99", tmp_path)
+
+
+def set_up_beside(torch_version, tmp_path):
+    """What setup.py says where that torch is installed."""
+    about = tmp_path / f"torch-{torch_version}.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: torch\nVersion: {torch_version}\n")
+    done = subprocess.run([sys.executable, "setup.py", "--name"], cwd=ROOT, capture_output=True,
+                          env={**os.environ, "PYTHONPATH": str(tmp_path)}, text=True, timeout=60)
+    return done.returncode, (done.stdout + done.stderr).strip().splitlines()[-1]
+
+
+def bounds():
+    """(2, 11), (2, 16) of "torch>=2.11,<2.16" in pyproject.toml."""
+    found = re.search(r'"torch>=(\d+)\.(\d+),<(\d+)\.(\d+)"', (ROOT / "pyproject.toml").read_text())
+    first_major, first, major, behind = map(int, found.groups())
+    return (first_major, first), (major, behind)
+
+
+@pytest.mark.parametrize("side", ["before", "first", "last", "behind"])
+def test_a_torch_that_nobody_tried_is_refused_where_it_is_built(side, tmp_path):
+    """pip asks for no bound with --no-build-isolation, as the README installs it."""
+    (major, first), (_, behind) = bounds()
+    minor = {"before": first - 1, "first": first, "last": behind - 1, "behind": behind}[side]
+    tried = side in ("first", "last")
+    assert set_up_beside(f"{major}.{minor}.0", tmp_path) == ((0, "torch-vulkan") if tried else (
+        1, f"torch_vulkan is tested with torch>={major}.{first},<{major}.{behind}, and torch "
+           f"{major}.{minor}.0 is here: install one of those, or move the bound in pyproject.toml "
+           "and run the tests"))
+
+
+def test_the_readme_names_the_versions_that_are_not_refused():
+    (major, first), (_, behind) = bounds()
+    text = (ROOT / "README.md").read_text()
+    assert f"torch that you already have ({major}.{first} to {major}.{behind - 1})" in text
 
 
 def test_it_is_built_against_the_torch_that_is_here():
