@@ -368,9 +368,9 @@ def test_vkexec_and_the_environment(tmp_path, network):
     path.write_text("onnx_path: none.onnx\noptimization_level: 0\nmax_shapes: {x: [5, 3]}\n")
     made = vkexec(f"--config={path}", "--skipInference", f"--saveEngine={tmp_path / 'a.vke'}",
                   TORCH_VULKAN_ONNX_PATH=network, TORCH_VULKAN_MAX_SHAPES="{x: [8, 3]}",
-                  TORCH_VULKAN_FP16="true")
+                  TORCH_VULKAN_FP16="true", TORCH_VULKAN_WEIGHT_BUDGET="7")
     assert made.returncode == 0, made.stderr
-    assert "Precision: FP32+FP16" in made.stdout
+    assert "Precision: FP32+FP16" in made.stdout and "weight_budget: 7" in made.stdout
     assert tv.Engine.load(tmp_path / "a.vke").info()["inputs"][0]["shape"] == [8, 3]
     for key, text in (("FP16", "perhaps"), ("MAX_SHAPES", "{x: ["), ("WORKSPACE", "x")):
         wrong = vkexec(f"--config={path}", **{f"TORCH_VULKAN_{key}": text})
