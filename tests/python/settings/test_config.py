@@ -365,7 +365,8 @@ def test_vkexec_and_the_environment(tmp_path, network):
     path = written(tmp_path, f"onnx_path: {network}\noptimization_level: 0\n")
     done = vkexec(f"--config={path}", "--skipInference", TORCH_VULKAN_OPTIMIZATION_LEVEL="9")
     assert done.returncode == 2 and "_OPTIMIZATION_LEVEL: got '9', want 0 to 5" in done.stderr
-    path.write_text("onnx_path: none.onnx\noptimization_level: 0\nmax_shapes: {x: [5, 3]}\n")
+    path.write_text("onnx_path: none.onnx\noptimization_level: 0\nmax_shapes: {x: [5, 3]}\n"
+                    "weight_budget: 5\n")
     made = vkexec(f"--config={path}", "--skipInference", f"--saveEngine={tmp_path / 'a.vke'}",
                   TORCH_VULKAN_ONNX_PATH=network, TORCH_VULKAN_MAX_SHAPES="{x: [8, 3]}",
                   TORCH_VULKAN_FP16="true", TORCH_VULKAN_WEIGHT_BUDGET="7")
