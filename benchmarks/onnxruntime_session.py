@@ -5,11 +5,13 @@ own; beside the sessions of ONNX Runtime's CPU provider.
     python benchmarks/onnxruntime_session.py [--network NAME] [--reduced] [--runs N] [--json]
 
 "warm" is a second session in a process that had one: no Vulkan is opened, no library loaded, no
-kernel compiled.
+kernel compiled. "processor" is the time of all threads, which other programs on the machine change
+little.
 """
 
 import argparse
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -30,9 +32,9 @@ providers = {"cpu": ["CPUExecutionProvider"],
              "vulkan": [(NAME, options), "CPUExecutionProvider"]}[sys.argv[4]]
 times = []
 for _ in range(int(sys.argv[5])):
-    start = time.perf_counter()
+    start = time.perf_counter(), time.process_time()
     session = onnxruntime.InferenceSession(sys.argv[2], providers=providers, enable_fallback=0)
-    times.append(1e3 * (time.perf_counter() - start))
+    times.append([1e3 * (time.perf_counter() - start[0]), 1e3 * (time.process_time() - start[1])])
     del session
 print(json.dumps(times))
 """
@@ -48,8 +50,8 @@ def write(name: str, reduced: bool, path: Path) -> None:
     export(Positional(network.make(reduced), key).eval(), value, path)
 
 
-def sessions(path: Path, cache: Path, provider: str, count: int) -> list[float]:
-    """Times of `count` sessions in one process."""
+def sessions(path: Path, cache: Path, provider: str, count: int) -> list[list[float]]:
+    """Times of `count` sessions in one process: by the clock, and of the processor."""
     package = ROOT / "integrations" / "onnxruntime" / "python"
     done = subprocess.run([sys.executable, "-c", SESSIONS, *map(str, (package, path, cache,
                                                                       provider, count))],
@@ -57,15 +59,21 @@ def sessions(path: Path, cache: Path, provider: str, count: int) -> list[float]:
     return json.loads(done.stdout)
 
 
-def measure(path: Path, cache: Path, runs: int) -> dict[str, float]:
-    """The best of `runs`, but of the first."""
-    times = {"first": sessions(path, cache, "vulkan", 1)[0]}
+def row(times: list[list[float]]) -> dict[str, float]:
+    clock, processor = zip(*times, strict=True)
+    return {"min": min(clock), "median": statistics.median(clock),
+            "processor min": min(processor), "processor median": statistics.median(processor)}
+
+
+def measure(path: Path, cache: Path, runs: int) -> dict[str, dict[str, float]]:
+    """Of `runs` processes with four sessions each, and of the first session."""
+    rows = {"first": row(sessions(path, cache, "vulkan", 1))}
     for provider in ("vulkan", "cpu"):
-        found = [sessions(path, cache, provider, 3) for _ in range(runs)]
+        found = [sessions(path, cache, provider, 4) for _ in range(runs)]
         label = "" if provider == "vulkan" else "CPU provider's "
-        times[label + "second"] = min(own[0] for own in found)
-        times[label + "warm"] = min(min(own[1:]) for own in found)
-    return times
+        rows[label + "second"] = row([own[0] for own in found])
+        rows[label + "warm"] = row([times for own in found for times in own[1:]])
+    return rows
 
 
 def main() -> None:
@@ -74,19 +82,19 @@ def main() -> None:
     parser.add_argument("--network", default="ResNet-50")
     parser.add_argument("--model", type=Path, help="an ONNX file instead")
     parser.add_argument("--reduced", action="store_true", help="the small configuration")
-    parser.add_argument("--runs", type=int, default=5, help="of which the fastest counts")
+    parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
         path = options.model or Path(work) / "net.onnx"
         if not options.model:
             write(options.network, options.reduced, path)
-        times = measure(path, Path(work) / "cache", options.runs)
+        rows = measure(path, Path(work) / "cache", options.runs)
     if options.json:
-        print(json.dumps(times))
+        print(json.dumps(rows))
     else:
-        for label, value in times.items():
-            print(f"{label:>24} {value:9.1f} ms")
+        for label, values in rows.items():
+            print(f"{label:>22}", *(f"  {of} {value:.1f} ms" for of, value in values.items()))
 
 
 if __name__ == "__main__":

@@ -35,7 +35,12 @@ flags=(--signature-policy "$policy/policy.json")
 base=localhost/torch_vulkan-base
 if ! buildah inspect "$base" >/dev/null 2>&1; then
   echo "== A base of Debian's packages"
-  mmdebstrap --quiet --variant=minbase bookworm "$policy/base.tar"
+  # Without what Debian's slim images leave out, of packages that are installed later, too.
+  left_out=(--dpkgopt='path-include=/usr/share/doc/*/copyright')
+  for folder in doc info lintian locale man; do
+    left_out=(--dpkgopt="path-exclude=/usr/share/$folder/*" "${left_out[@]}")
+  done
+  mmdebstrap --quiet --variant=minbase "${left_out[@]}" bookworm "$policy/base.tar"
   made=$(buildah from "${flags[@]}" scratch)
   buildah add -q "$made" "$policy/base.tar" / >/dev/null
   buildah commit -q --rm --timestamp "$SOURCE_DATE_EPOCH" "${flags[@]}" "$made" "$base" >/dev/null

@@ -60,6 +60,17 @@ bool env_flag(std::string_view name) {
   return !(value.empty() || value == "0" || value == "false" || value == "off");
 }
 
+std::string variable_of_key(std::string_view key) {
+  std::string name = "TORCH_VULKAN_";
+  for (const char c : key) name += c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  return name;
+}
+
+std::string env_of_key(std::string_view key) {
+  const char* value = std::getenv(variable_of_key(key).c_str());
+  return value ? value : "";
+}
+
 std::string default_cache_dir() {
   const std::string xdg = env("XDG_CACHE_HOME");
   if (!xdg.empty() && xdg.front() == '/') return xdg + "/torch_vulkan";

@@ -21,6 +21,11 @@ std::string env(std::string_view name);
 /// True if it is set to anything but "", "0", "false" or "off".
 bool env_flag(std::string_view name);
 
+/// The variable that comes before a key of a configuration file: TORCH_VULKAN_FP16 for "fp16".
+std::string variable_of_key(std::string_view key);
+/// Its value, "" if it is not set.
+std::string env_of_key(std::string_view key);
+
 /// $XDG_CACHE_HOME/torch_vulkan, else ~/.cache/torch_vulkan; "" if there is no home. Never /tmp.
 std::string default_cache_dir();
 

@@ -34,8 +34,8 @@ class PrecisionSearch {
         options_.tolerance_given
             ? std::ranges::all_of(outputs, [](const auto& o) { return o.difference.good(); })
             : snr >= options_.snr_db;
-    say(format("%4zu layers in float32: SNR %.1f dB, %s", kept.size(), snr,
-               good ? "within the bound" : "outside"));
+    say(format("%4zu layer%s in float32: SNR %.1f dB, %s", kept.size(), kept.size() == 1 ? "" : "s",
+               snr, good ? "within the bound" : "outside"));
     return good;
   }
 

@@ -59,7 +59,8 @@ class Reduction {
     const auto part = parts_->cut(nodes);
     if (!part) return false;
     const bool same = failure_of(*part).is_like(first_);
-    say(format("%4zu nodes: %s", nodes.size(), same ? "fails" : "does not, or in another way"));
+    say(format("%4zu node%s: %s", nodes.size(), nodes.size() == 1 ? "" : "s",
+               same ? "fails" : "does not, or in another way"));
     return same;
   }
 

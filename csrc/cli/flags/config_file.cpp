@@ -1,7 +1,8 @@
 #include "csrc/cli/flags/config_file.h"
 
+#include <algorithm>
 #include <fstream>
-#include <sstream>
+#include <set>
 
 #include "csrc/cli/flags/setting_flags.h"
 #include "csrc/cli/flags/trtexec_flags.h"
@@ -49,12 +50,35 @@ class ConfigReader {
 
  private:
   [[noreturn]] void fail(const std::string& key, const Json& got, const std::string& want) const {
-    throw CommandError(path_ + ": " + key + ": got " + got.dump() + ", want " + want);
+    throw CommandError(source_of(key) + ": " + key + ": got " + got.dump() + ", want " + want);
+  }
+
+  /// Where the value of a key is written.
+  std::string source_of(const std::string& key) const {
+    return of_environment_.contains(key) ? "environment variable " + variable_of_key(key) : path_;
+  }
+
+  /// A variable comes before the file. Its text is what the file would have there.
+  void take_variable(const std::string& key) {
+    if (has_rule_of_its_own(key)) return;
+    const std::string text = env_of_key(key);
+    if (text.empty()) return;
+    of_environment_.insert(key);
+    fields_[key] = parse_yaml(text, source_of(key));
+  }
+
+  /// Of variables that give settings without a file, too, the rules are elsewhere.
+  static bool has_rule_of_its_own(const std::string& key) {
+    const auto rows = setting_rows();
+    return key == "device" || std::any_of(rows.begin(), rows.end(), [&](const SettingRow& row) {
+             return key == row.name && *row.variable;
+           });
   }
 
   /// The value, unless the key is absent or null, which stands for no value of some keys.
   bool take(const std::string& key, Json& value, bool optional) {
     known_.push_back(key);
+    take_variable(key);
     const auto field = fields_.extract(key);
     if (!field) return false;
     if (field.mapped().is_null()) {
@@ -77,7 +101,7 @@ class ConfigReader {
         }
         read_setting(row, value, member);
       } catch (const Error& error) {
-        throw CommandError(path_ + ": " + error.what());
+        throw CommandError(source_of(row.name) + ": " + error.what());
       }
     });
   }
@@ -86,7 +110,7 @@ class ConfigReader {
   Json text_of_calibration(const Json& value) const {
     const auto* path = value.get<std::string>();
     if (!path) fail("calibration", value, "the path of a calibration cache");
-    return calibration_of(path_ + ": calibration", *path);
+    return calibration_of(source_of("calibration") + ": calibration", *path);
   }
 
   bool take_setting(const SettingRow& row, Json& value) {
@@ -213,6 +237,7 @@ class ConfigReader {
   Options& o_;
   Json::Object fields_;
   std::vector<std::string> known_;
+  std::set<std::string> of_environment_;  ///< keys
   bool given_by_name_ = false, workspace_given_ = false;
 };
 

@@ -12,7 +12,6 @@ import torch
 from .._base import whole_files
 from .._base.inputs import Input
 from .._base.setting_checks import ROWS, checked, nearest, of_environment
-from .._native import C
 
 try:
     import yaml
@@ -222,20 +221,28 @@ class _Base(BaseModel):
 
     @classmethod
     def from_yaml(cls, path: str | os.PathLike) -> "Config":
-        """Reads a file. Variables of the environment that stand for a setting (docs/settings.md)
-        come before it, and defaults after it.
+        """Reads a file. Variables of the environment, TORCH_VULKAN_FP16 for `fp16`, come before it,
+        and defaults after it.
 
         Raises:
             ValueError: the file is no YAML mapping, has an unknown key or an invalid value.
         """
         try:
-            values = yaml.load(Path(path).read_text(encoding="utf-8"), _Loader)
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            text = Path(path).read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
             raise ValueError(f"tv.Config: {os.fspath(path)}: {error}") from error
+        values = _loaded(text, os.fspath(path))
         if values is not None and not isinstance(values, dict):
             raise ValueError(f"tv.Config: {os.fspath(path)}: got {type(values).__name__}, want "
                              "keys with values")
-        return cls(**(values or {}) | _environment())
+        over = _environment(cls.model_fields)
+        try:
+            return cls(**(values or {}) | over)
+        except ValueError as error:
+            if not over:
+                raise
+            names = ", ".join(map(_variable, over))
+            raise ValueError(f"{error}\n(after what the environment gives: {names})") from error
 
     def to_yaml(self, path: str | os.PathLike | None = None) -> str:
         """The text of a file with what is given; written to `path` where that is."""
@@ -246,12 +253,32 @@ class _Base(BaseModel):
         return text
 
 
-def _environment() -> dict[str, Any]:
-    found = {name: of_environment(name) for name, row in ROWS.items()
-             if row.variable and C.env(row.variable)}
-    if device := C.env("TORCH_VULKAN_DEVICE"):
-        found["device"] = int(device) if device.isdecimal() else device
+def _variable(key: str) -> str:
+    return f"TORCH_VULKAN_{key.upper()}"
+
+
+def _environment(keys) -> dict[str, Any]:
+    """What variables give: their text is what the file would have there, as vkexec reads it
+    (csrc/cli/flags/config_file.cpp)."""
+    found = {}
+    for key in keys:
+        text = os.environ.get(_variable(key))
+        if not text:
+            continue
+        if key == "device":
+            found[key] = int(text) if text.isdecimal() else text
+        elif key in ROWS and ROWS[key].variable:
+            found[key] = of_environment(key)
+        else:
+            found[key] = _loaded(text, f"environment variable {_variable(key)}")
     return found
+
+
+def _loaded(text: str, what: str) -> Any:
+    try:
+        return yaml.load(text, _Loader)
+    except yaml.YAMLError as error:
+        raise ValueError(f"tv.Config: {what}: {error}") from error
 
 
 Config = create_model(

@@ -24,8 +24,8 @@ VKEXEC = Path(tv.__file__).parent / "bin" / "vkexec"
 @pytest.fixture(autouse=True)
 def no_variables(monkeypatch):
     """Those of the test run would come before the files."""
-    for name in ("TORCH_VULKAN_OPTIMIZATION_LEVEL", "TORCH_VULKAN_DEVICE"):
-        monkeypatch.delenv(name, raising=False)
+    for key in tv.Config.model_fields:
+        monkeypatch.delenv(f"TORCH_VULKAN_{key.upper()}", raising=False)
 
 
 def written(tmp_path, text):
@@ -89,6 +89,58 @@ def test_environment_over_file_over_default(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCH_VULKAN_OPTIMIZATION_LEVEL", "1")
     monkeypatch.setenv("TORCH_VULKAN_DEVICE", "0")
     assert tv.Config.from_yaml(path).settings() == {"optimization_level": 1, "device": 0}
+
+
+# A value of each key in a file, and another one that the environment gives.
+KEYS = {
+    "device": ("llvmpipe", 0), "min_block_size": (7, "inf"), "weight_budget": (5, 9),
+    "torch_executed_ops": (["aten::mm"], ["aten::relu"]),
+    "require_full_compilation": (False, True), "pass_through_build_failures": (False, True),
+    "truncate_long_and_double": (False, True),
+    "enabled_precisions": (["float32"], ["float32", "float16"]),
+    "calibration": ("a.cache", None), "enable_autocast": (False, True),
+    "autocast_low_precision_type": ("float16", "bfloat16"),
+    "autocast_excluded_nodes": (["a"], ["b", "c"]),
+    "autocast_excluded_ops": (["aten::mm"], ["aten::relu"]),
+    "use_explicit_typing": (False, True), "use_python_runtime": (False, None),
+    "use_fp32_acc": (False, True), "disable_tf32": (True, False), "check_indices": (True, False),
+    "matrix_units": (True, False), "optimization_level": (4, 1), "tuning_seconds": (5, 0),
+    "workspace_size": (64, 128), "sparse_weights": (False, True),
+    "cache_built_engines": (True, False), "reuse_cached_engines": (True, False),
+    "engine_cache_dir": ("a", "b"), "engine_cache_size": (5, 9), "timing_cache_path": ("a", "b"),
+    "immutable_weights": (False, True), "dryrun": (False, "report.json"), "debug": (False, "here"),
+    "progress": (True, None), "background_tuning": (False, True), "onnx_path": ("a", "b"),
+    "graph_path": ("a", "b"), "engine_path": ("a", "b"), "fp16": (False, True),
+    "bf16": (False, True), "int8": (False, True), "calibration_cache": ("a", "b"),
+    "workspace": (64, 128), "min_shapes": ({"x": [1, 2]}, {"y": [3]}),
+    "opt_shapes": ({"x": [1]}, {"x": [2]}), "max_shapes": ({"x": [1]}, {"x": [2]})}
+
+
+@pytest.mark.parametrize("key", tv.Config.model_fields)
+def test_each_key_of_the_environment_is_over_the_file(tmp_path, monkeypatch, key):
+    monkeypatch.chdir(tmp_path)
+    Path("a.cache").write_text("TRT-8600-EntropyCalibration2\nx: 3c010a14\n")
+    of_file, of_environment = KEYS[key]
+    # int8 is for `calibration` alone; a YAML document is JSON, too.
+    more = {"int8": True} if key == "calibration" else {}
+    path = written(tmp_path, json.dumps({key: of_file, **more}))
+    assert getattr(tv.Config.from_yaml(path), key) == of_file
+    text = of_environment if isinstance(of_environment, str) else json.dumps(of_environment)
+    monkeypatch.setenv(f"TORCH_VULKAN_{key.upper()}", text)
+    assert getattr(tv.Config.from_yaml(path), key) == of_environment
+    path.write_text("{}")
+    assert getattr(tv.Config.from_yaml(path), key) == of_environment
+
+
+@pytest.mark.parametrize("variable, text, message", [
+    ("FP16", "perhaps", r"fp16[^$]*TORCH_VULKAN_FP16"),
+    ("MAX_SHAPES", "{x: [", "environment variable TORCH_VULKAN_MAX_SHAPES: "),
+    ("BF16", "true", r"got fp16 and bf16[^$]*TORCH_VULKAN_BF16")])
+def test_a_variable_that_is_wrong(tmp_path, monkeypatch, variable, text, message):
+    path = written(tmp_path, "fp16: true\n")
+    monkeypatch.setenv(f"TORCH_VULKAN_{variable}", text)
+    with pytest.raises(ValueError, match=message):
+        tv.Config.from_yaml(path)
 
 
 @pytest.mark.parametrize("text, message", [
@@ -313,6 +365,18 @@ def test_vkexec_and_the_environment(tmp_path, network):
     path = written(tmp_path, f"onnx_path: {network}\noptimization_level: 0\n")
     done = vkexec(f"--config={path}", "--skipInference", TORCH_VULKAN_OPTIMIZATION_LEVEL="9")
     assert done.returncode == 2 and "_OPTIMIZATION_LEVEL: got '9', want 0 to 5" in done.stderr
+    path.write_text("onnx_path: none.onnx\noptimization_level: 0\nmax_shapes: {x: [5, 3]}\n"
+                    "weight_budget: 5\n")
+    made = vkexec(f"--config={path}", "--skipInference", f"--saveEngine={tmp_path / 'a.vke'}",
+                  TORCH_VULKAN_ONNX_PATH=network, TORCH_VULKAN_MAX_SHAPES="{x: [8, 3]}",
+                  TORCH_VULKAN_FP16="true", TORCH_VULKAN_WEIGHT_BUDGET="7")
+    assert made.returncode == 0, made.stderr
+    assert "Precision: FP32+FP16" in made.stdout and "weight_budget: 7" in made.stdout
+    assert tv.Engine.load(tmp_path / "a.vke").info()["inputs"][0]["shape"] == [8, 3]
+    for key, text in (("FP16", "perhaps"), ("MAX_SHAPES", "{x: ["), ("WORKSPACE", "x")):
+        wrong = vkexec(f"--config={path}", **{f"TORCH_VULKAN_{key}": text})
+        assert wrong.returncode == 2, wrong.stderr
+        assert f"environment variable TORCH_VULKAN_{key}:" in wrong.stderr
     path.write_text(f"onnx_path: {network}\ndevice: no such device\noptimization_level: 0\n")
     assert vkexec(f"--config={path}", "--skipInference").returncode == 1
     assert vkexec(f"--config={path}", "--skipInference", TORCH_VULKAN_DEVICE="0").returncode == 0
