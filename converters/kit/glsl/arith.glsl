@@ -137,7 +137,8 @@ float tv_div_round(float a, float b) {
   // Both times a power of two, so that 1 <= d < 2.
   const float d = tv_normalised(ub, eb);
   float n = tv_ldexp(a, clamp(-eb, -252, 252));
-  if (ub < 0x0d800000u && ua < 0x7f800000u) {  // b < 2^-100, where a may be denormal
+  // b < 2^-100, where a may be denormal
+  [[dont_flatten]] if (ub < 0x0d800000u && ua < 0x7f800000u) {
     const float m = tv_normalised(ua, ea);
     n = ua == 0u ? (ub == 0u ? TV_NAN : 0.0)
                  : tv_copysign(tv_ldexp(m, clamp(ea - eb, -252, 252)), a);
