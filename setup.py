@@ -22,7 +22,7 @@ def project_version():
 
 
 def supported_torch():
-    """The first minor version that the suites ran with, and the first behind them."""
+    """The first minor version that the package is built for, and the first that it is not."""
     requires = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
     (bounds,) = (r.removeprefix("torch") for r in requires if r.startswith("torch>"))
     first, behind = re.fullmatch(r">=(\d+\.\d+),<(\d+\.\d+)", bounds).groups()
@@ -43,7 +43,7 @@ def torch_requirement():
     first, behind = supported_torch()
     if not numbers(first) <= numbers(minor) < numbers(behind):
         # pip reads no bound of pyproject.toml with --no-build-isolation.
-        sys.exit(f"torch_vulkan is tested with torch>={first},<{behind}, and torch {here} is here: "
+        sys.exit(f"torch_vulkan is made for torch>={first},<{behind}, and torch {here} is here: "
                  "install one of those, or move the bound in pyproject.toml and run the tests")
     return f"torch=={minor}.*"
 

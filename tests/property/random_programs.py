@@ -108,22 +108,39 @@ class Campaign:
     def run(self) -> None:
         threads = [threading.Thread(target=self._part, args=(k,))
                    for k in range(self._options.workers)]
-        for thread in threads:
-            thread.start()
         try:
+            for thread in threads:
+                thread.start()
             for thread in threads:
                 thread.join()
         except KeyboardInterrupt:
             self.stop()
             for thread in threads:
-                thread.join()
+                if thread.ident is not None:  # else it was not started
+                    thread.join()
 
     def stop(self) -> None:
-        """Ends all workers; what they have found stays."""
+        """Ends all processes, now and from now on; what was found stays."""
         with self._lock:
             self._end = 0
             for process in self._processes:
                 process.kill()
+
+    @contextlib.contextmanager
+    def _started(self, *arguments: str):
+        """A process of this script; None once the campaign was stopped. In a session of its own an
+        interrupt from the keyboard reaches the campaign alone."""
+        with self._lock:
+            process = self._end and subprocess.Popen(
+                [sys.executable, __file__, *arguments], stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, text=True, start_new_session=True)
+            if process:
+                self._processes.add(process)
+        try:
+            yield process or None
+        finally:
+            with self._lock:
+                self._processes.discard(process)
 
     def _part(self, first: int) -> None:
         """Runs a worker, and another one from where it ended before its time."""
@@ -132,58 +149,64 @@ class Campaign:
 
     def _worker(self, first: int) -> int | None:
         o = self._options
-        command = [sys.executable, __file__, "--work", "1", "--first", str(first), "--seed", o.seed,
-                   "--workers", str(o.workers), "--programs", str(o.programs), "--shrink",
-                   str(o.shrink), "--seconds", str(max(self._end - time.monotonic(), 1)),
-                   "--without", *o.without]
-        # In a session of its own an interrupt from the keyboard reaches this process alone.
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   text=True, start_new_session=True)
-        with self._lock:
-            self._processes.add(process)
-        errors: list[str] = []
-        reader = threading.Thread(target=lambda: errors.extend(process.stderr))
-        reader.start()
-        begun, i = None, first
-        for line in process.stdout:
-            record = json.loads(line) if line.startswith("{") else {}
-            if "begin" in record:
-                begun, i = record["begin"], record["i"]
-            elif "done" in record:
-                begun = None
-            elif "number" in record:
-                begun = None
-                self._take(record)
-        status = process.wait()
-        reader.join()
-        with self._lock:
-            self._processes.discard(process)
+        with self._started(
+                "--work", "1", "--first", str(first), "--seed", o.seed, "--workers", str(o.workers),
+                "--programs", str(o.programs), "--shrink", str(o.shrink), "--seconds",
+                str(max(self._end - time.monotonic(), 1)), "--without", *o.without) as process:
+            if process is None:
+                return None
+            errors: list[str] = []
+            reader = threading.Thread(target=lambda: errors.extend(process.stderr))
+            reader.start()
+            begun, i = None, first
+            for line in process.stdout:
+                record = json.loads(line) if line.startswith("{") else {}
+                if "begin" in record:
+                    begun, i = record["begin"], record["i"]
+                elif "done" in record:
+                    begun = None
+                elif "number" in record:
+                    begun = None
+                    self._take(record)
+            status = process.wait()
+            reader.join()
         if (begun is None and status == 0) or not self._end:
             return None
         if begun is not None:
-            self._take(self._crash(begun, status, "".join(errors[-60:])))
+            record = self._crash(begun, status, "".join(errors[-60:]))
+            if not self._end:  # what was to be known of it was ended, too
+                return None
+            self._take(record)
         return i + o.workers
 
     def _crash(self, number: str, status: int, errors: str) -> dict:
         """The record of a program that ended its process: PyTorch's own crash if it does so, by the
         same signal, with PyTorch's backend alone."""
         record = {"number": number, "calls": 0}
-        if status < 0 and self._again(number, "--beside") == status:
+        if status < 0 and self._again(number, "--beside")[0] == status:
             return record | {"torchs": 1}
-        # The system kills the largest process where memory is short, whoever took it.
-        if status == -signal.SIGKILL and self._again(number, "--shrink", "0") == 0:
-            return record | {"killed": 1}
-        return record | {"kinds": ["crash"],
-                         "wrong": [f"the process ended with {status}: {errors}"],
+        wrong = f"the process ended with {status}: {errors}"
+        if status == -signal.SIGKILL:
+            # The system kills the largest process where memory is short, whoever took it.
+            alone, said = self._again(number, "--shrink", "0", "--without", *self._options.without)
+            if alone == 0:
+                return record | {"killed": 1}
+            wrong += f"\nand alone with {alone}: {said[-2000:]}"
+        return record | {"kinds": ["crash"], "wrong": [wrong],
                          "text": write(number).text(f"{COMMAND} --replay {number}")}
 
-    @staticmethod
-    def _again(number: str, *how: str) -> int | None:
-        """The status of the program in a process of its own; None: it takes too long."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return subprocess.run([sys.executable, __file__, "--replay", number, *how],
-                                  capture_output=True, timeout=LIMIT).returncode
-        return None
+    def _again(self, number: str, *how: str) -> tuple[int | None, str]:
+        """Status and output of the program in a process of its own; None: it takes too long, or the
+        campaign was stopped."""
+        with self._started("--replay", number, *how) as process:
+            if process is None:
+                return None, ""
+            try:
+                said, _ = process.communicate(timeout=LIMIT)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                return None, process.communicate()[0]
+            return process.returncode, said
 
     def _take(self, record: dict) -> None:
         with self._lock:
@@ -237,6 +260,7 @@ def main() -> int:
         print("\n".join(wrong) or "no difference")
         return bool(wrong)
     campaign = Campaign(options)
+    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))  # as an interrupt
     campaign.run()
     print(campaign.summary())
     return bool(campaign.found)

@@ -1,7 +1,7 @@
 """Random programs do what eager does; programs that once did not still do."""
 
 import os
-import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -50,10 +50,35 @@ def test_many_random_programs():
 
 @pytest.mark.parametrize("beside, pytorchs", [(-11, True), (-6, False), (0, False)])
 def test_a_crash_is_pytorchs_where_its_own_backend_has_it(monkeypatch, beside, pytorchs):
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], beside))
+    monkeypatch.setattr(Campaign, "_again", lambda *_: (beside, ""))
     record = Campaign(arguments([]))._crash("7/1", -11, "")
     assert record.get("torchs", 0) == pytorchs
     assert ("wrong" in record) != pytorchs
+
+
+@pytest.mark.parametrize("alone", [0, 1, None])
+def test_what_the_system_killed_counts_if_it_is_wrong_alone(monkeypatch, alone):
+    def again(self, number, *how):
+        return (0, "") if "--beside" in how else (alone, "values of output 0")
+
+    monkeypatch.setattr(Campaign, "_again", again)
+    record = Campaign(arguments([]))._crash("7/1", -9, "")
+    assert record.get("killed", 0) == (alone == 0)
+    assert ("values of output 0" in str(record.get("wrong"))) == (alone != 0)
+
+
+def test_a_campaign_that_is_stopped_ends_with_its_workers():
+    run = Campaign(arguments(["--seconds", "1000", "--seed", SEED, "--workers", "2"]))
+    thread = threading.Thread(target=run.run)
+    thread.start()
+    while len(run._processes) < 2:
+        time.sleep(0.01)
+    workers = list(run._processes)
+    run.stop()
+    thread.join(30)
+    assert not thread.is_alive() and not run._processes
+    assert {worker.returncode for worker in workers} == {-9}
+    assert not run.found and run._again("7/1", "--beside") == (None, "")
 
 
 def test_a_seed_writes_the_same_program():

@@ -122,7 +122,8 @@ float tv_div(float a, float b) {
   return uintBitsToFloat(sign | y);
 }
 
-/// roundEven(tv_div(a, b)) where |a / b| < 2^11, and else as far beyond: what is rounded to 8 bits.
+/// roundEven(tv_div(a, b)) where |a / b| < 2^11, else a number beyond 2^10 of its sign: for integers
+/// and zero points of 8 bits.
 /// On a GPU without tv_div's branches, as many copies of it stand in an epilogue: the quotient is
 /// compared with the half n + 0.5 nearest to it by a - (n + 0.5) · b, which is exact where it is
 /// close, b being taken in two parts of 12 bits. What depends on b alone is computed once if b is
@@ -136,7 +137,8 @@ float tv_div_round(float a, float b) {
   // Both times a power of two, so that 1 <= d < 2.
   const float d = tv_normalised(ub, eb);
   float n = tv_ldexp(a, clamp(-eb, -252, 252));
-  if (ub < 0x0d800000u && ua < 0x7f800000u) {  // b < 2^-100, where a may be denormal
+  // b < 2^-100, where a may be denormal
+  [[dont_flatten]] if (ub < 0x0d800000u && ua < 0x7f800000u) {
     const float m = tv_normalised(ua, ea);
     n = ua == 0u ? (ub == 0u ? TV_NAN : 0.0)
                  : tv_copysign(tv_ldexp(m, clamp(ea - eb, -252, 252)), a);

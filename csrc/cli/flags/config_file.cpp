@@ -33,8 +33,8 @@ class ConfigReader {
   ConfigReader(std::string path, Options& options) : path_(std::move(path)), o_(options) {
     const Json made = parse_yaml(text_of(path_), path_);
     const auto* object = made.get<Json::Object>();
-    if (!object) throw CommandError(path_ + ": want keys with values");
-    fields_ = *object;
+    if (!object && !made.is_null()) throw CommandError(path_ + ": want keys with values");
+    if (object) fields_ = *object;
   }
 
   std::string run() {
@@ -56,6 +56,16 @@ class ConfigReader {
   /// Where the value of a key is written.
   std::string source_of(const std::string& key) const {
     return of_environment_.contains(key) ? "environment variable " + variable_of_key(key) : path_;
+  }
+
+  /// For keys that exclude each other.
+  [[noreturn]] void conflict(const std::string& text) const {
+    std::string names;
+    for (const std::string& key : of_environment_) {
+      names += (names.empty() ? "" : ", ") + variable_of_key(key);
+    }
+    throw CommandError(path_ + ": " + text +
+                       (names.empty() ? "" : " (after what the environment gives: " + names + ")"));
   }
 
   /// A variable comes before the file. Its text is what the file would have there.
@@ -147,7 +157,7 @@ class ConfigReader {
     read_text("onnx_path", o_.onnx);
     read_text("graph_path", o_.graph);
     if (!o_.onnx.empty() && !o_.graph.empty()) {
-      throw CommandError(path_ + ": got onnx_path and graph_path, want one of them");
+      conflict("got onnx_path and graph_path, want one of them");
     }
     read_text("engine_path", o_.save_engine);
     read_shapes("min_shapes", o_.min_shapes);
@@ -176,11 +186,11 @@ class ConfigReader {
   void read_precisions() {
     const bool fp16 = read_flag("fp16"), bf16 = read_flag("bf16"), int8 = read_flag("int8");
     if (fp16 + bf16 > 1 || ((fp16 || bf16 || int8) && given_by_name_)) {
-      throw CommandError(path_ + ": got more than one of fp16, bf16 and enabled_precisions");
+      conflict("got more than one of fp16, bf16 and enabled_precisions");
     }
     read_text("calibration_cache", o_.calibration_cache);
     if (!o_.calibration_cache.empty() && !o_.settings.calibration.empty()) {
-      throw CommandError(path_ + ": got calibration_cache and calibration, want one of them");
+      conflict("got calibration_cache and calibration, want one of them");
     }
     if (!fp16 && !bf16 && !int8) return;
     std::vector<DType>& enabled = o_.settings.enabled_precisions;
@@ -193,9 +203,7 @@ class ConfigReader {
     read_precisions();
     Json mebibytes;
     if (!take("workspace", mebibytes, /*optional=*/true)) return;
-    if (workspace_given_) {
-      throw CommandError(path_ + ": got workspace and workspace_size, want one");
-    }
+    if (workspace_given_) conflict("got workspace and workspace_size, want one");
     const auto* count = mebibytes.get<int64_t>();
     if (!count || *count < 0 || *count >= kTooManyMebibytes) {
       fail("workspace", mebibytes,

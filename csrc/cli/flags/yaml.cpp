@@ -91,7 +91,7 @@ Json parse_yaml(std::string_view text, const std::string& what) {
   try {
     const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
     if (documents.size() > 1) converter.fail(documents[1].Mark(), "a second document");
-    if (documents.empty() || documents[0].IsNull()) return Json::Object{};
+    if (documents.empty()) return {};
     return converter.value(documents[0]);
   } catch (const YAML::Exception& error) {
     converter.fail(error.mark, error.msg);

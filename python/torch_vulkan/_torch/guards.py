@@ -36,16 +36,24 @@ class Guards:
         self._ranges = ranges.Ranges(shape_env)
         self._shown = shown
         self._numbers: dict[sympy.Expr, sympy.Expr | None] = {}
-        self.relations = [relation for g in getattr(shape_env, "guards", ())
-                          if not g.size_oblivious for relation in _parts(g.expr)]
-        self._simpler: dict[sympy.Expr, sympy.Expr] = {}
+        self._names: dict[sympy.Symbol, sympy.Symbol] = {}  # of two that are equal, the one to use
+        said = [relation for g in getattr(shape_env, "guards", ())
+                if not g.size_oblivious for relation in _parts(g.expr)]
+        more = True
+        while more:  # a name less each time
+            self.relations = [relation.xreplace(self._names) for relation in said]
+            self._simpler: dict[sympy.Expr, sympy.Expr] = {}
+            more = self._learn_relations()
+
+    def _learn_relations(self) -> bool:
+        """Learns what the relations say. Ends with True where two symbols are found equal: with one
+        name for both, relations may say more."""
         for relation in self.relations:
             if isinstance(relation, sympy.Eq):
-                self._learn(self._simplified(relation.lhs), self._simplified(relation.rhs))
-        ordered = dict.fromkeys(self._ordered())
-        for a, b in ordered:
-            if (b, a) in ordered:
-                self._learn(self._simplified(a), self._simplified(b))
+                if self._learn(*map(self._simplified, relation.args)):
+                    return True
+        ordered = dict.fromkeys(tuple(map(self._simplified, pair)) for pair in self._ordered())
+        return any((b, a) in ordered and self._learn(a, b) for a, b in ordered)
 
     def _ordered(self):
         """(a, b) of each guard that says a >= b; that the smaller of a and b is b says so, too."""
@@ -58,13 +66,17 @@ class Guards:
                 elif isinstance(other, _LARGEST):
                     yield from ((one, smaller) for smaller in other.args)
 
-    def _learn(self, a, b) -> None:
+    def _learn(self, a, b) -> bool:
+        """Takes two expressions for one; True if both are symbols."""
         # Numbers first: -1 counts as an operation on 1.
         simple, other = sorted((a, b), key=lambda e: (
             not e.is_number, self._is_hidden(e), e.count_ops(), e.sort_key()))
-        # A name stays: what it stands for is looked for in the inputs' sizes. Two of them are one.
-        stays = other.is_number or (other.is_Symbol and not self._is_hidden(other)
-                                    and not simple.is_Symbol)
+        if simple != other and simple.is_Symbol and other.is_Symbol:
+            name = {other: simple}
+            self._names = {k: v.xreplace(name) for k, v in self._names.items()} | name
+            return True
+        # A name stays: what it stands for is looked for in the inputs' sizes.
+        stays = other.is_number or other.is_Symbol and not self._is_hidden(other)
         if simple != other and not stays and not simple.has(other):
             self._simpler[other] = simple
         # Of n - (n + 1)//2 = 1: (n + 1)//2 is n - 1.
@@ -73,6 +85,7 @@ class Guards:
             if isinstance(term, sympy.Function) and abs(factor) == 1 and not rest.has(term):
                 self._simpler.setdefault(term, rest)
                 break
+        return False
 
     def _is_hidden(self, expr) -> bool:
         """Whether inputs do not tell its value."""
@@ -88,12 +101,12 @@ class Guards:
     def with_values(self, expr):
         """An expression with one symbol for those that must be equal, and numbers for the symbols
         that the guards leave but one."""
-        expr = expr.xreplace({symbol: same for symbol in expr.free_symbols
-                              if (same := self._simplified(symbol)).is_Symbol})
+        expr = expr.xreplace(self._names)
         return expr.xreplace({symbol: number for symbol in expr.free_symbols
                               if (number := self._number(symbol)) is not None})
 
     def _simplified(self, expr):
+        expr = expr.xreplace(self._names)
         for _ in range(_MOST_STEPS if self._simpler else 0):
             simpler = expr.xreplace(self._simpler)
             if simpler == expr:
@@ -143,8 +156,12 @@ class Guards:
                 yield "at_least", b, a + 1
 
     def narrowed(self, symbol, low: int | None, high: int | None) -> tuple[int | None, int | None]:
-        """Bounds of a symbol (None: none) and what the guards say of it alone: PyTorch's own ranges
-        hold nothing of "0 <= a and a <= b"."""
+        """Bounds of a symbol (None: none) and of those equal to it, and what the guards say of it
+        alone: PyTorch's own ranges hold nothing of "0 <= a and a <= b"."""
+        for least, most in (self._ranges.bounds(s) for s, name in self._names.items()
+                            if name == symbol):
+            low = max((bound for bound in (low, least) if bound is not None), default=None)
+            high = min((bound for bound in (high, most) if bound is not None), default=None)
         for relation, a, b in self.conditions():
             if relation == "at_least" and a == symbol and b.is_Integer:
                 low = int(b) if low is None else max(low, int(b))

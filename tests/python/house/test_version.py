@@ -89,7 +89,7 @@ def test_a_torch_that_nobody_tried_is_refused_where_it_is_built(side, tmp_path):
     minor = {"before": first - 1, "first": first, "last": behind - 1, "behind": behind}[side]
     tried = side in ("first", "last")
     assert set_up_beside(f"{major}.{minor}.0", tmp_path) == ((0, "torch-vulkan") if tried else (
-        1, f"torch_vulkan is tested with torch>={major}.{first},<{major}.{behind}, and torch "
+        1, f"torch_vulkan is made for torch>={major}.{first},<{major}.{behind}, and torch "
            f"{major}.{minor}.0 is here: install one of those, or move the bound in pyproject.toml "
            "and run the tests"))
 

@@ -377,6 +377,15 @@ def test_vkexec_and_the_environment(tmp_path, network):
         wrong = vkexec(f"--config={path}", **{f"TORCH_VULKAN_{key}": text})
         assert wrong.returncode == 2, wrong.stderr
         assert f"environment variable TORCH_VULKAN_{key}:" in wrong.stderr
+    for key, text in (("ENGINE_PATH", "null"), ("CALIBRATION", "~"), ("ENGINE_PATH", "# none")):
+        done = vkexec(f"--config={path}", "--skipInference", TORCH_VULKAN_ONNX_PATH=network,
+                      **{f"TORCH_VULKAN_{key}": text})
+        assert done.returncode == 0, (key, text, done.stderr)
+    wrong = vkexec(f"--config={path}", TORCH_VULKAN_MAX_SHAPES="null")
+    assert wrong.returncode == 2 and "TORCH_VULKAN_MAX_SHAPES: max_shapes: got null" in wrong.stderr
+    wrong = vkexec(f"--config={path}", TORCH_VULKAN_ONNX_PATH=network, TORCH_VULKAN_FP16="true",
+                   TORCH_VULKAN_BF16="true")
+    assert wrong.returncode == 2 and "environment gives: TORCH_VULKAN_BF16" in wrong.stderr
     path.write_text(f"onnx_path: {network}\ndevice: no such device\noptimization_level: 0\n")
     assert vkexec(f"--config={path}", "--skipInference").returncode == 1
     assert vkexec(f"--config={path}", "--skipInference", TORCH_VULKAN_DEVICE="0").returncode == 0
