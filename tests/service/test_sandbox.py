@@ -249,6 +249,8 @@ time.sleep(100)
      "def fill():\n"
      "    for i in range(512): os.write(f, bytes(1 << 20))\n"
      "    time.sleep(100)\n"
+     # Not of `ulimit -s`, which may be as large as the limit.
+     "threading.stack_size(1 << 20)\n"
      "threading.Thread(target=fill).start(); ctypes.CDLL(None).syscall(60, 0)", "bytes of memory",
      False),
     ({"output_bytes": 1 << 20}, "import os, time\n"
@@ -265,7 +267,7 @@ def test_a_run_has_limits(tmp_path, monkeypatch, limit, script, says, again):
     runner = local_runner.LocalRunner(tmp_path, 1, Limits(**limit), None)
     (tmp_path / "model").touch()
     status = ended(runner, Run("1-1", 1, tmp_path / "model", "", {}))
-    assert says in status.fault and status.again == again
+    assert says in status.fault and status.again == again, runner.logs(1, 0).decode()
     assert ("MemoryError" in runner.logs(1, 0).decode()) == ("bytearray" in script)
     runner.forget("1-1")
     assert [*(tmp_path / "runs").iterdir()] == []
