@@ -122,8 +122,8 @@ float tv_div(float a, float b) {
   return uintBitsToFloat(sign | y);
 }
 
-/// roundEven(tv_div(a, b)) where |a / b| < 2^11, else a number beyond 2^10 of its sign: for integers
-/// and zero points of 8 bits.
+/// roundEven(tv_div(a, b)) where |a / b| < 2^11, else a number beyond 2^10 of its sign: for 8-bit
+/// integers and zero points.
 /// On a GPU without tv_div's branches, as many copies of it stand in an epilogue: the quotient is
 /// compared with the half n + 0.5 nearest to it by a - (n + 0.5) · b, which is exact where it is
 /// close, b being taken in two parts of 12 bits. What depends on b alone is computed once if b is
