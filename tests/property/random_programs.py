@@ -260,7 +260,8 @@ def main() -> int:
         print("\n".join(wrong) or "no difference")
         return bool(wrong)
     campaign = Campaign(options)
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))  # as an interrupt
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background job ignores the first
+        signal.signal(number, signal.default_int_handler)
     campaign.run()
     print(campaign.summary())
     return bool(campaign.found)

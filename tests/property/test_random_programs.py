@@ -1,11 +1,15 @@
 """Random programs do what eager does; programs that once did not still do."""
 
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
+import random_programs
 from program_case import Case
 from program_check import Verdict, check, shrink
 from program_worlds import Difference
@@ -79,6 +83,21 @@ def test_a_campaign_that_is_stopped_ends_with_its_workers():
     assert not thread.is_alive() and not run._processes
     assert {worker.returncode for worker in workers} == {-9}
     assert not run.found and run._again("7/1", "--beside") == (None, "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_campaign_in_the_background_ends_with_its_summary(number):
+    """A shell has such jobs ignore SIGINT."""
+    command = [sys.executable, random_programs.__file__, "--seconds", "1000", "--seed", SEED]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))  # noqa: PLW1509
+    threads = Path(f"/proc/{process.pid}/task")
+    while not any((one / "children").read_text() for one in threads.iterdir()):
+        time.sleep(0.05)
+    process.send_signal(number)
+    said, _ = process.communicate(timeout=60)
+    assert f"seed {SEED}:" in said and "0 differences" in said
 
 
 def test_a_seed_writes_the_same_program():
