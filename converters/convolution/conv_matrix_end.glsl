@@ -94,7 +94,7 @@ Lacks lacks_of(uint g, uint m) {
 }
 
 #if W_SHIFTED
-#define LACKING(lacks, col) ((lacks).x + (lacks).w * x_parts[(col) * PARTS])
+#define LACKING(lacks, col) ((lacks).x + (lacks).w * x_sum_of(col))
 #else
 #define LACKING(lacks, col) (lacks).x
 #endif

@@ -85,6 +85,7 @@ void stash_pixels(uint stage) {
 /// The sums of the workgroup's columns, for shifted(); between barriers.
 void finish_x_sums() {
 #if W_SHIFTED
+  if (!w_is_shifted) return;
   FOR(i, PX) {
     const uint column_ = FIRST_COLUMN + i * PX_STEP;
     x_parts[column_ * PARTS + wk * SUMMING + FIRST_CHUNK] = x_sums[i];

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "converters/matmul/integer/matmul_integer.h"
 #include "csrc/codegen/cooperative_matrix.h"
 #include "csrc/graph/strided.h"
 #include "csrc/settings.h"
@@ -140,8 +141,17 @@ Tactic describe(const ConvMatrixProblem& q, const ConvTile& t) {
           .error = q.precision.error};
 }
 
+/// What is made of the weight before the convolution.
+struct MadeWeight {
+  ValueId packed = kNoValue;
+  ValueId rows = kNoValue;  ///< of rows_step
+  ValueId sums = kNoValue;  ///< of bytes
+  ValueId any = kNoValue;   ///< any_shifted
+  Expr lines;               ///< of fragments
+};
+
 /// What conv_matrix_bytes.glsl wants.
-void add_integers(const ConvMatrixProblem& q, ValueId w_sums, Step& step) {
+void add_integers(const ConvMatrixProblem& q, const MadeWeight& made, Step& step) {
   const ConvShape& s = q.s;
   const ConvIntegers& of = q.integers;
   const bool w_zero = s.w_zero != kNoValue, x_shifted = is_x_shifted(q);
@@ -149,20 +159,14 @@ void add_integers(const ConvMatrixProblem& q, ValueId w_sums, Step& step) {
                                            {"X_FLIP", of.unsigned_x ? "0x80808080u" : "0u"},
                                            {"W_ZERO", flag(w_zero)},
                                            {"X_SHIFTED", flag(x_shifted)},
-                                           {"W_SHIFTED", flag(is_w_shifted(q))}});
-  if (x_shifted) step.operands.push_back(src("w_sums", w_sums));
+                                           {"W_SHIFTED", flag(is_w_shifted(q))},
+                                           {"W_ANY", flag(made.any != kNoValue)}});
+  if (x_shifted) step.operands.push_back(src("w_sums", made.sums));
+  if (made.any != kNoValue) step.operands.push_back(src("w_any", made.any));
   if (!w_zero) return;
   step.operands.push_back(src("w_zero", s.w_zero));
   step.params.push_back(param("w_zero_step", s.w_zero_step));
 }
-
-/// What is made of the weight before the convolution.
-struct MadeWeight {
-  ValueId packed = kNoValue;
-  ValueId rows = kNoValue;  ///< of rows_step
-  ValueId sums = kNoValue;  ///< of bytes
-  Expr lines;               ///< of fragments
-};
 
 Step conv_step(const ConvMatrixProblem& q, const ConvTile& t, const MadeWeight& of) {
   const ConvShape& s = q.s;
@@ -194,7 +198,7 @@ Step conv_step(const ConvMatrixProblem& q, const ConvTile& t, const MadeWeight& 
   const int64_t share = q.share(t);
   step.params = {param("share", Expr(share)), param("k_steps", Expr(share * t.ks * t.tile.wk)),
                  param("m_lines", of.lines)};
-  if (q.bytes > 0) add_integers(q, of.sums, step);
+  if (q.bytes > 0) add_integers(q, of, step);
   step.grid = {{ceil_div(q.columns, t.tile.bn), ceil_div(s.oc, t.tile.bm), s.groups}};
   add_params(q, step);
   return step;
@@ -212,6 +216,14 @@ void emit(const ConvMatrixProblem& q, const ConvTile& t, Tactic& tactic) {
     ConvWords words = conv_words(q.c, q.b, s);
     made.sums = words.sums;
     tactic.steps = std::move(words.steps);
+  }
+  if (q.bytes > 0) {
+    made.any = any_shifted(q.b,
+                           {.zero = s.w_zero,
+                            .count = s.w_zero_step == Expr(0) ? Expr(1) : s.groups * s.oc,
+                            .step = s.w_zero_step,
+                            .is_unsigned = q.integers.unsigned_w},
+                           tactic.steps);
   }
   if (q.is_scaled()) {
     made.rows = q.b.scratch("rows", DType::kF32, {s.groups * s.oc * 4});

@@ -314,6 +314,18 @@ ValueId integer_rows(const NodeContext& c, Builder& b, const char* name, const I
   return scratch;
 }
 
+ValueId any_shifted(Builder& b, const ByteShifts& of, std::vector<Step>& steps) {
+  if (of.zero == kNoValue || !b.is_constant(of.zero)) return kNoValue;
+  const ValueId any = b.scratch("any_shifted", DType::kI32, {1});
+  steps.push_back({.kernel = "integer_any",
+                   .defines = {{"OFFSET", of.is_unsigned ? "128" : "0"}},
+                   .operands = {src("x", of.zero), dst("y", any)},
+                   .params = {param("count", of.count), param("x_step", of.step)},
+                   .grid = Grid::flat_groups(1),
+                   .local_size = {64, 1, 1}});
+  return any;
+}
+
 void add_integer_operands(const NodeContext& c, Builder& b, const IntegerProduct& p,
                           const IntegerOperands& how, Tactic& tactic, Step& step) {
   const auto add = [&](const char* name, const char* packed, const IntegerMatrix& x, bool in_runs) {
@@ -334,6 +346,16 @@ void add_integer_operands(const NodeContext& c, Builder& b, const IntegerProduct
                                            {"A_SHIFTED", flag(is_shifted(c, p.a))},
                                            {"B_SHIFTED", flag(is_shifted(c, p.b))}});
   add_zeros(p, step);
+  if (how.asks_b) {
+    const ValueId any = any_shifted(b,
+                                    {.zero = p.b.zero,
+                                     .count = p.b.by_rows ? p.n : Expr(1),
+                                     .step = Expr(p.b.by_rows ? 1 : 0),
+                                     .is_unsigned = is_unsigned(c, p.b)},
+                                    tactic.steps);
+    step.defines.emplace_back("B_ANY", flag(any != kNoValue));
+    if (any != kNoValue) step.operands.push_back(src("b_any", any));
+  }
   step.params.push_back(param("b_rows", p.batched ? p.n : Expr(0)));
   const Expr quads = ceil_div(p.k, how.run) * (how.run / kQuad);
   if (!is_shifted(c, p.a) || how.finds_b_sums) return;

@@ -37,11 +37,22 @@ ValueId integer_rows(const NodeContext& context, Builder& builder, const char* n
                      const IntegerMatrix& operand, const IntegerProduct& product,
                      const IntegerRows& rows, std::vector<Step>& steps);
 
+/// Zero points of `count` rows, `step` apart, of an operand that is multiplied as signed bytes.
+struct ByteShifts {
+  ValueId zero = kNoValue;
+  Expr count = 1, step;
+  bool is_unsigned = false;
+};
+/// A number of the weight program: whether any of these bytes are other than the elements less their
+/// zero points. kNoValue where zero points are not constant, or no question.
+ValueId any_shifted(Builder& builder, const ByteShifts& shifts, std::vector<Step>& steps);
+
 /// How a kernel wants its operands.
 struct IntegerOperands {
   int64_t run = 4;            ///< rows are a multiple of so many bytes
   bool finds_b_sums = false;  ///< finds sums of b's rows itself
   bool b_in_runs = false;     ///< b's rows in runs
+  bool asks_b = false;        ///< asks b_any whether anything is subtracted from b's bytes
 };
 /// Both operands, and what integer_shift.glsl wants of them.
 void add_integer_operands(const NodeContext& context, Builder& builder,

@@ -49,9 +49,10 @@ void emit(const MatrixProblem& q, const IntegerProduct& p, const ProductTile& t,
   Step step = shared_step(q, t);
   const bool finds_b_sums = !q.b.is_constant(p.b.value);
   step.defines.emplace_back("B_SUMMED", flag(!finds_b_sums));
-  add_integer_operands(q.c, q.b, p,
-                       {.run = kUnitBytes, .finds_b_sums = finds_b_sums, .b_in_runs = q.in_runs},
-                       tactic, step);
+  add_integer_operands(
+      q.c, q.b, p,
+      {.run = kUnitBytes, .finds_b_sums = finds_b_sums, .b_in_runs = q.in_runs, .asks_b = true},
+      tactic, step);
   step.params.insert(step.params.end(),
                      {param("terms", p.k), fixed("a_ld", q.p.a_m), fixed("b_ld", q.p.b_n)});
   add_batch(step, q.p.batch, q.p.batch.a, "az");

@@ -1,7 +1,8 @@
 // Sums of products of bytes on matrix units (matmul_matrix.comp, BYTES), with what they lack
 // (integer_shift.glsl): k_count counts pairs there, `terms` are the elements of a row. Rows of an
 // operand are summed where the other's bytes are shifted: a's, and b's unless B_SUMMED says that
-// b_sums has them, from the chunks that an invocation copies on their way into shared memory.
+// b_sums has them, from the chunks that an invocation copies on their way into shared memory. B_ANY:
+// b_any says whether b's bytes are shifted, which nobody knows before its zero points are there.
 
 #define TERMS terms
 #include "byte_sums.glsl"
@@ -16,6 +17,11 @@
 
 #if SUMS_A
 shared int parts_a[ROWS_A * (COLS_A / 8)];
+#if B_ANY
+bool b_is_shifted;
+#else
+const bool b_is_shifted = true;
+#endif
 #endif
 #if SUMS_B
 shared int parts_b[ROWS_B * (COLS_B / 8)];
@@ -24,7 +30,7 @@ shared int parts_b[ROWS_B * (COLS_B / 8)];
 int shifted_sum(uint z, uint m, uint n, int sum) {
   int a_sum = 0, b_sum = 0;
 #if SUMS_A
-  a_sum = parts_a[m % BM * (COLS_A / 8)];
+  if (b_is_shifted) a_sum = parts_a[m % BM * (COLS_A / 8)];
 #endif
 #if SUMS_B
   b_sum = parts_b[n % BN * (COLS_B / 8)];

@@ -108,9 +108,9 @@ void fetch_a(uint t) {
 // Of bytes that the other operand's shift asks for (matmul_integer_shift.glsl): sums of the chunks
 // that have been copied. What is fetched past the last tile does not count.
 #if BYTES
-#define ADD_SUMS(sums, r, count, stashed) \
-  if (stashed < TILES_K) { FOR(i, count) sums[i] += byte_sum(r[i]); } \
-  stashed++;
+#define ADD_SUMS(sums, r, count, stashed) { \
+    if (stashed < TILES_K) { FOR(i, count) sums[i] += byte_sum(r[i]); } \
+    stashed++; }
 #define SHARE_SUMS(parts, sums, count, row, col, chunks, step) \
   FOR(i, count) parts[(row + i * step) * (chunks) + col] = sums[i];
 #if SUMS_A
@@ -126,7 +126,7 @@ uint stashed_b;
 void stash_a(uint stage) {
   STASH_CHUNKS(ra, NA, up_a, stage, PIECE_A, dst_a, STEP_A * LDA)
 #if BYTES && SUMS_A
-  ADD_SUMS(sums_a, ra, NA, stashed_a)
+  if (b_is_shifted) ADD_SUMS(sums_a, ra, NA, stashed_a)
 #endif
 }
 
@@ -214,6 +214,9 @@ void stash(uint stage) {
 #if BYTES
 void start_sums() {
 #if SUMS_A
+#if B_ANY
+  b_is_shifted = b_any_raw(0u) != 0;
+#endif
   FOR(i, NA) sums_a[i] = 0;
   stashed_a = 0u;
 #endif
@@ -225,7 +228,7 @@ void start_sums() {
 // Between barriers of the workgroup.
 void finish_sums() {
 #if SUMS_A
-  SHARE_SUMS(parts_a, sums_a, NA, row_a, col_a, COLS_A / 8, STEP_A)
+  if (b_is_shifted) SHARE_SUMS(parts_a, sums_a, NA, row_a, col_a, COLS_A / 8, STEP_A)
 #endif
 #if SUMS_B
   SHARE_SUMS(parts_b, sums_b, NB, row_b, col_b, COLS_B / 8, STEP_B)
@@ -234,7 +237,7 @@ void finish_sums() {
   barrier();
 #endif
 #if SUMS_A
-  ADD_PARTS(parts_a, ROWS_A, COLS_A / 8)
+  if (b_is_shifted) ADD_PARTS(parts_a, ROWS_A, COLS_A / 8)
 #endif
 #if SUMS_B
   ADD_PARTS(parts_b, ROWS_B, COLS_B / 8)
