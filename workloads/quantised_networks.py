@@ -34,7 +34,8 @@ def pt2e(module: nn.Module, batches: list[torch.Tensor]) -> nn.Module:
     quantizer.set_global(x86.get_default_x86_inductor_quantization_config())
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
-        exported = torch.export.export(module, (batches[0],)).module()
+        # The quantizer asks where nodes come from: PyTorch 2.11 says it of a strict export alone.
+        exported = torch.export.export(module, (batches[0],), strict=True).module()
         exported.graph.eliminate_dead_code()  # the quantizer stumbles over layers nobody reads
         exported.recompile()
         prepared = prepare_pt2e(exported, quantizer)

@@ -127,8 +127,14 @@ std::string uniform_function(bool table) {
          "}\n";
 }
 
-/// Instructions of an epilogue from which on loops around it are not unrolled (epilogue.glsl).
-constexpr size_t kLongEpilogue = 12;
+/// Whether loops around an epilogue are not unrolled (epilogue.glsl): it has many instructions, or
+/// one with a branch.
+bool is_long(const PointwiseProgram& epilogue) {
+  constexpr size_t kMost = 12;
+  return epilogue.instrs.size() > kMost || std::ranges::any_of(epilogue.instrs, [](const auto& i) {
+           return i.function == "div_round";
+         });
+}
 
 /// The text of one kernel, in the order in which it is put together: words of the parameters are
 /// counted as they are met.
@@ -255,7 +261,7 @@ class KernelText {
 
   void include_libraries() {
     bool long_epilogue = std::ranges::any_of(request_.operands, [](const KernelOperand& x) {
-      return x.write && x.program && x.program->instrs.size() > kLongEpilogue;
+      return x.write && x.program && is_long(*x.program);
     });
     for (const MathLibrary& library : math_libraries()) {
       long_epilogue |= calls_any(elements_, library.functions);

@@ -8,6 +8,7 @@ from torch import nn
 
 import torch_vulkan as tv
 
+from denormals import flushes_denormals
 from marks import turns
 from parity import OPTIONS, tensor
 
@@ -189,6 +190,8 @@ def test_ranges_that_clip_more():
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8])
 def test_pairs_of_every_integer(scale, dtype):
     """What is left out of a graph gave each integer back; what did not stays."""
+    if scale < torch.finfo(torch.float32).tiny and flushes_denormals():
+        pytest.skip("this device takes the scale for 0")
     low, high = RANGE[dtype]
     q = torch.arange(low, high + 1).to(dtype).reshape(4, 64)
     module = Called(lambda q: quantised(floats(q, scale, low + 90).t(), scale, low + 90, dtype))

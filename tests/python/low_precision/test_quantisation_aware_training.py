@@ -37,7 +37,7 @@ def prepared():
 
     quantizer = x86.X86InductorQuantizer()
     quantizer.set_global(x86.get_default_x86_inductor_quantization_config(is_qat=True))
-    module = torch.export.export(Net().train(), (batch(),)).module()
+    module = torch.export.export(Net().train(), (batch(),), strict=True).module()
     return pt2e.prepare_qat_pt2e(module, quantizer)
 
 

@@ -180,7 +180,7 @@ def test_pt2e_static(fold):
     net, x = Residual().eval(), torch.randn(2, 3, 12, 12)
     quantizer = x86.X86InductorQuantizer()
     quantizer.set_global(x86.get_default_x86_inductor_quantization_config())
-    prepared = prepare_pt2e(torch.export.export(net, (x,)).module(), quantizer)
+    prepared = prepare_pt2e(torch.export.export(net, (x,), strict=True).module(), quantizer)
     for seed in range(3):
         prepared(torch.randn(x.shape, generator=torch.Generator().manual_seed(seed)))
     model = convert_pt2e(prepared, fold_quantize=fold)
@@ -209,7 +209,7 @@ def test_pt2e_dynamic():
     net, x = network(torch.float32), torch.randn(5, 128)
     quantizer = x86.X86InductorQuantizer()
     quantizer.set_global(x86.get_default_x86_inductor_quantization_config(is_dynamic=True))
-    prepared = prepare_pt2e(torch.export.export(net, (x,)).module(), quantizer)
+    prepared = prepare_pt2e(torch.export.export(net, (x,), strict=True).module(), quantizer)
     prepared(x)
     model = convert_pt2e(prepared)
     compiled = torch.compile(model, backend="vulkan", options=OPTIONS)
