@@ -26,7 +26,8 @@ test-all:
 	@scripts/setup.sh --tests
 	@scripts/test.sh --all
 
-## More than an hour: very many calls, compilations, loads and shapes; threads; processes that end.
+## An hour of very many calls, compilations, loads and shapes, then half an hour of threads and of processes
+## that end.
 soak:
 	@scripts/setup.sh --tests
 	@$(PYTHON) tests/soak/soak.py

@@ -121,6 +121,14 @@ void fits_sizes(const c10::OperatorHandle&, torch::jit::Stack* stack) {
   torch::jit::push(*stack, engine->fits(inputs, weights, device, &sizes));
 }
 
+/// By identity: FakeTensorMode compares the arguments of calls whose results it remembers.
+template <typename T>
+bool is_same(const c10::intrusive_ptr<T>& self, const c10::IValue& other) {
+  if (!other.isObject() || other.toObjectRef().slots().size() != 1) return false;
+  const c10::IValue& held = other.toObjectRef().getSlot(0);
+  return held.isCapsule() && held.toCapsule().get() == self.get();
+}
+
 EnginePtr set_state(State state) {
   return c10::make_intrusive<TorchEngine>(std::move(std::get<0>(state)),
                                           std::move(std::get<1>(state)), std::get<2>(state),
@@ -159,6 +167,7 @@ TORCH_LIBRARY(torch_vulkan, m) {
       .def("dispatches", [](const EnginePtr& engine) { return engine->dispatches(); })
       .def("vke", [](const EnginePtr& engine) { return engine->vke(); })
       .def("device", [](const EnginePtr& engine) { return engine->device(); })
+      .def("__eq__", is_same<TorchEngine>)
       // What torch.export and FakeTensor know an engine by.
       .def("__obj_flatten__",
            [](const EnginePtr& engine) {
@@ -171,10 +180,13 @@ TORCH_LIBRARY(torch_vulkan, m) {
            })
       .def_pickle([](const EnginePtr& engine) { return get_state(engine); },
                   [](State state) { return set_state(std::move(state)); });
-  m.class_<Weights>("Weights").def(torch::init<std::vector<at::Tensor>>());
+  m.class_<Weights>("Weights")
+      .def(torch::init<std::vector<at::Tensor>>())
+      .def("__eq__", is_same<Weights>);
   m.class_<Call>("Call")
       .def(torch::init<std::vector<at::Tensor>, std::vector<at::Tensor>, EnginePtr>())
-      .def("engine", [](const c10::intrusive_ptr<Call>& call) { return call->engine; });
+      .def("engine", [](const c10::intrusive_ptr<Call>& call) { return call->engine; })
+      .def("__eq__", is_same<Call>);
   m.def(
       "execute(Tensor[] inputs, Tensor[] weights, "
       "__torch__.torch.classes.torch_vulkan.Engine engine) -> Tensor[]");

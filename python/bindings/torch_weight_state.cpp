@@ -53,6 +53,14 @@ bool counts_writes(const at::Tensor& tensor) {
   return !tensor.is_inference() && tensor.unsafeGetTensorImpl()->version_counter().enabled();
 }
 
+void warn_of(const at::Tensor& tensor) {
+  TORCH_WARN_ONCE(
+      "torch_vulkan: a model's weights are inference tensors, which count no writes, so each call ",
+      tensor.is_cpu() ? "reads all of their bytes" : "copies and packs all of them again",
+      "; weights made, loaded or cloned outside of torch.inference_mode() cost calls nothing, and "
+      "neither do any with immutable_weights=True");
+}
+
 }  // namespace
 
 WeightState digest(const void* bytes, size_t size) {
@@ -77,6 +85,7 @@ StatedWeights::StatedWeights(const std::vector<at::Tensor>& weights) : weights_(
   for (size_t i = 0; i < weights.size(); ++i) {
     if (counts_writes(weights[i])) continue;
     if (digests_.empty()) digests_.resize(weights.size());
+    if (weights[i].is_inference()) warn_of(weights[i]);
     digests_[i] = digest_of(weights[i]);
   }
 }

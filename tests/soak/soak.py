@@ -4,9 +4,10 @@
     python tests/soak/soak.py --share 0.01   # a hundredth of each
     python tests/soak/soak.py calls --seconds 60
 
-Each part runs in a process of its own, at most an hour together; one that time cuts short is
-named. Exits with 1 where something grew after the first third. What torch.compile itself keeps of
-each compilation is measured with the backend "aot_eager" beside it and is not counted.
+Each part runs in a process of its own, an hour at most together with aot_eager's compilations; one
+that time cuts short is named. Exits with 1 where something grew after the first third. What
+torch.compile itself keeps of each compilation is measured with the backend "aot_eager" beside it
+and is not counted.
 """
 
 import argparse
@@ -189,7 +190,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", default=[*PARTS])
     parser.add_argument("--share", type=float, default=1.0, help="of the repetitions")
-    parser.add_argument("--seconds", type=float, default=840.0, help="at most, of each part")
+    parser.add_argument("--seconds", type=float, default=700.0, help="at most, of each part")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.here:

@@ -230,19 +230,31 @@ def leave(after: float) -> None:
     sys.exit(0)
 
 
-def outcome(*arguments: str) -> str:
-    """"" where a process of this file ended well; else what became of it."""
-    try:
-        ended = subprocess.run([sys.executable, __file__, *arguments], timeout=LONGEST,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    except subprocess.TimeoutExpired:
-        return f"{' '.join(arguments)}: hung"
-    if ended.returncode == 0 or (arguments[1] == "leave" and ended.returncode == -signal.SIGABRT
-                                 and OWN_OF_TORCH in ended.stdout):
-        return ""
-    name = (signal.Signals(-ended.returncode).name if ended.returncode < 0
-            else f"status {ended.returncode}")
-    return f"{' '.join(arguments)}: {name}\n{ended.stdout[-2000:]}"
+class Outcomes:
+    """What became of processes of this file."""
+
+    def __init__(self):
+        self.bad: list[str] = []
+        self.by_torch = 0  # OWN_OF_TORCH
+
+    def add(self, *arguments: str, within: float = LONGEST) -> None:
+        """Runs one, for so many seconds at most."""
+        try:
+            ended = subprocess.run([sys.executable, __file__, "--here", *arguments],
+                                   timeout=within, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True)
+        except subprocess.TimeoutExpired:
+            self.bad.append(f"{' '.join(arguments)}: hung")
+            return
+        if arguments[0] == "stress":
+            print(*[s for s in ended.stdout.splitlines() if s.startswith("threads: ")], flush=True)
+        if (arguments[0] == "leave" and ended.returncode == -signal.SIGABRT
+                and OWN_OF_TORCH in ended.stdout):
+            self.by_torch += 1
+        elif ended.returncode != 0:
+            name = (signal.Signals(-ended.returncode).name if ended.returncode < 0
+                    else f"status {ended.returncode}")
+            self.bad.append(f"{' '.join(arguments)}: {name}\n{ended.stdout[-2000:]}")
 
 
 def main():
@@ -259,18 +271,18 @@ def main():
          "leave": lambda: leave(float(rest[0]))}[what]()
         return
     print(f"seed {given.seed}", flush=True)
-    found = [outcome("--here", "children", method, used)
-             for method in ("fork", "spawn") for used in ("used", "unused")]
-    chance = random.Random(given.seed)
-    found += [outcome("--here", "leave", f"{chance.uniform(0, 12):.2f}")
-              for _ in range(given.processes)]
-    end = time.monotonic() + given.seconds
-    while (left := end - time.monotonic()) > 0:  # several processes, as each starts anew
-        seconds, seed = f"{min(left, 200):.0f}", str(chance.randrange(999))
-        found.append(outcome("--here", "stress", seconds, seed))
-    found = [text for text in found if text]
-    print("\n".join(found) or "all ended well")
-    sys.exit(bool(found))
+    outcomes, chance = Outcomes(), random.Random(given.seed)
+    for method in ("fork", "spawn"):
+        for used in ("used", "unused"):
+            outcomes.add("children", method, used)
+    for _ in range(given.processes):
+        outcomes.add("leave", f"{chance.uniform(0, 12):.2f}")
+    print(f"{given.processes} processes that end at any moment, {outcomes.by_torch} of them by "
+          "PyTorch's own abort", flush=True)
+    outcomes.add("stress", str(given.seconds), str(chance.randrange(999)),
+                 within=given.seconds + LONGEST)
+    print("\n".join(outcomes.bad) or "all ended well")
+    sys.exit(bool(outcomes.bad))
 
 
 if __name__ == "__main__":

@@ -153,3 +153,18 @@ def test_the_dry_run_names_the_switch_of_an_unclear_mask():
     assert "Pass is_causal=True or is_causal=False beside the mask" in text
     for written in (text, report.to_html()):
         assert "No graph was captured" in written and "Every node" not in written
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+def test_nested_tensors():
+    """PyTorch's default, which eager mode takes apart at the mask: padded positions are 0 there, and
+    the layers' results where anything compiles the model."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(E, HEADS, 24, batch_first=True)
+    net, x = nn.TransformerEncoder(layer, 2).eval(), torch.randn(N, L, E)
+    with torch.no_grad():
+        want = net(x, src_key_padding_mask=padding())
+        compiled, other = (torch.compile(net, backend=backend)(x, src_key_padding_mask=padding())
+                           for backend in ("vulkan", "aot_eager"))
+    torch.testing.assert_close(compiled, other, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(compiled[~padding()], want[~padding()], rtol=1e-4, atol=1e-5)

@@ -152,6 +152,22 @@ def test_inference_tensors():
     assert engine.weight_sets() == 1, "sets of older contents are freed"
 
 
+@pytest.mark.parametrize("immutable", [False, True])
+def test_what_inference_tensors_cost_is_said(capfd, immutable):
+    with torch.inference_mode():
+        model = nn.Linear(8, 5).requires_grad_(False)
+        fast = vulkan(model, immutable_weights=immutable)
+        before = torch.is_warn_always_enabled()
+        torch.set_warn_always(True)  # it is said once a process
+        try:
+            for _ in range(2):
+                same(model, fast)
+        finally:
+            torch.set_warn_always(before)
+    said = "weights are inference tensors, which count no writes, so each call reads all"
+    assert (said in capfd.readouterr().err) != immutable
+
+
 def test_weights_stay_weights_where_an_input_is_an_inference_tensor():
     model = nn.Linear(8, 5).requires_grad_(False)
     fast, calls = vulkan(model), []
