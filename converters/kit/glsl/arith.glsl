@@ -124,8 +124,8 @@ float tv_div(float a, float b) {
 
 /// roundEven(tv_div(a, b)), as quantisation has it. On a GPU by a product with GLSL's quotient
 /// 1 / b where that lies too far from a half for its error to matter: within 3.5 ULP, 2^-21 of
-/// itself. Where it does not, almost nowhere, in a branch: computed always, the exact quotient costs
-/// an epilogue more than its product. A CPU driver would compute both branches.
+/// itself. Where it does not, almost nowhere, in a branch: computed always, the exact quotient
+/// costs an epilogue more than its product. A CPU driver would compute both branches.
 float tv_div_round(float a, float b) {
 #if TV_CPU
   return roundEven(tv_div(a, b));

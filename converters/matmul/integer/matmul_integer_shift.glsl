@@ -1,8 +1,9 @@
 // Sums of products of bytes on matrix units (matmul_matrix.comp, BYTES), with what they lack
 // (integer_shift.glsl): k_count counts pairs there, `terms` are the elements of a row. Rows of an
 // operand are summed where the other's bytes are shifted: a's, and b's unless B_SUMMED says that
-// b_sums has them, from the chunks that an invocation copies on their way into shared memory. B_ANY:
-// b_any says whether b's bytes are shifted, which nobody knows before its zero points are there.
+// b_sums has them, from the chunks that an invocation copies on their way into shared memory.
+// B_ANY: b_any says whether b's bytes are shifted, which nobody knows before its zero points are
+// there.
 
 #define TERMS terms
 #include "byte_sums.glsl"

@@ -157,8 +157,8 @@ def test_the_dry_run_names_the_switch_of_an_unclear_mask():
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
 def test_nested_tensors():
-    """PyTorch's default, which eager mode takes apart at the mask: padded positions are 0 there, and
-    the layers' results where anything compiles the model."""
+    """PyTorch's default, which eager mode takes apart at the mask: padded positions are 0 there,
+    and the layers' results where anything compiles the model."""
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(E, HEADS, 24, batch_first=True)
     net, x = nn.TransformerEncoder(layer, 2).eval(), torch.randn(N, L, E)
