@@ -43,8 +43,8 @@ struct ByteShifts {
   Expr count = 1, step;
   bool is_unsigned = false;
 };
-/// A number of the weight program: whether any of these bytes are other than the elements less their
-/// zero points. kNoValue where zero points are not constant, or no question.
+/// A number of the weight program: whether any of these bytes are other than the elements less
+/// their zero points. kNoValue where zero points are not constant, or no question.
 ValueId any_shifted(Builder& builder, const ByteShifts& shifts, std::vector<Step>& steps);
 
 /// How a kernel wants its operands.
