@@ -60,7 +60,7 @@ struct Border {
 /// read outside become outputs. `inputs`/`outputs` name the values of `graph` they stand for.
 /// Demands of its nodes become conditions. Inputs come in order of first use; after them may come
 /// graph inputs that only determine symbols (no node reads them). GraphOutput::strides are set for
-/// outputs of `graph` alone: those that native readers expect of the others, the caller sets.
+/// outputs of `graph` alone; those that native readers expect of other outputs the caller sets.
 struct Block {
   Graph graph;
   std::vector<ValueId> inputs, weights, outputs;  ///< ids in the graph it was cut from
