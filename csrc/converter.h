@@ -24,7 +24,7 @@ namespace tv {
 
 class Builder;    // csrc/builder.h: what `convert` emits into
 class Rewriter;   // csrc/rewriter.h: what `expand` writes into
-struct Settings;  // csrc/settings.h, for those who ask them: each row recompiles what includes it
+struct Settings;  // csrc/settings.h: each row of them recompiles what includes it
 
 /// What a decision about one node may depend on.
 struct NodeContext {
@@ -114,8 +114,8 @@ struct Converter {
   std::function<Expr(const Graph&, const Node&)> flops = {};
   bool is_compute = true;  ///< false: free (views, getitem), not counted by min_block_size
   /// Stays float32 when others are stored in 16 bits: its results leave float16's range or need
-  /// more of its mantissa (as for torch.autocast), or it reads bits, or it keeps some of the
-  /// elements that it writes over.
+  /// more of its mantissa (as for torch.autocast), or it reads bits, or it updates its output only
+  /// in part.
   bool keeps_float32 = false;
   /// Supports grouped heads: key and value, [batch, heads, …], may have fewer heads than query.
   bool groups_heads = false;

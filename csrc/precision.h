@@ -1,5 +1,5 @@
 #pragma once
-// What settings say of precision, for all who ask.
+// What settings say of precision.
 
 #include <vector>
 
@@ -18,8 +18,7 @@ bool permits_int8(const Settings& settings);
 std::vector<DType> effective_precisions(const Settings& settings);
 
 /// Throws Error(kUser) for settings that mean nothing together: a calibration without int8, and
-/// nodes that are kept in float32 where nothing else is permitted. For those who read users'
-/// settings.
+/// nodes that are kept in float32 where nothing else is permitted. For readers of users' settings.
 void check_together(const Settings& settings);
 
 }  // namespace tv

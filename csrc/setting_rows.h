@@ -61,7 +61,7 @@ auto setting_value() {
 template <SettingKind kKind>
 using SettingValue = decltype(setting_value<kKind>());
 
-/// Who reads a setting: the compiler (Settings), the engine cache (CacheSettings), or the Python
+/// What reads a setting: the compiler (Settings), the engine cache (CacheSettings), or the Python
 /// package alone.
 enum class SettingScope : uint8_t { kCompiler, kCache, kPython };
 

@@ -22,7 +22,7 @@ MANUAL = ROOT / "docs" / "man" / "vkexec.1"
 def values(row: Row) -> str:
     """"int, 0 to 5"; "int, 0 up"."""
     text = KINDS[row.kind].annotation
-    if row.kind == "Integer":
+    if row.kind in ("Integer", "Bytes"):
         text += ", " + row._replace(unit="").range.removeprefix("from ")
     return f"`{text}`".replace("|", "\\|")
 

@@ -1,4 +1,4 @@
-"""What ran and what failed, for who may end this process before it says so (scripts/part.sh)."""
+"""What ran and what failed, as this process may be ended before it says so (scripts/part.sh)."""
 
 import os
 

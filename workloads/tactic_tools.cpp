@@ -31,6 +31,16 @@ uint16_t to_half(float f) {
   return static_cast<uint16_t>(sign | ((a - 0x38000000U + 0xfffU + (a >> 13 & 1U)) >> 13));
 }
 
+/// The regular expression of one of some words, of which N stands for a number.
+std::string any_of(std::span<const std::string_view> words) {
+  std::string text;
+  for (const std::string_view word : words) {
+    text +=
+        (text.empty() ? "" : "|") + std::regex_replace(std::string(word), std::regex("N"), "\\d+");
+  }
+  return text;
+}
+
 }  // namespace
 
 void store_number(std::vector<uint8_t>& bytes, int64_t index, double value, DType dtype) {
@@ -89,11 +99,13 @@ TensorCall call_of(std::shared_ptr<Engine> engine, std::vector<int64_t> symbols)
 }
 
 bool is_tactic_name(const std::string& name) {
-  static const std::regex grammar(
-      "[a-z]+(3d)?(_([a-z]{2,}|matrix2|vec4))*(_(sub)?group\\d+)?"
-      "(_b?f16(x[123])?)?"
-      "(_\\d+(x\\d+){0,2})*(_w\\d+x\\d+(x\\d+)?)?"
-      "(_((ring|stage|s|g|u|k|keep|kept|unit|run|split)\\d+|ahead|split))*");
+  static const std::string forms = "(_([a-z]{2,}|" + any_of(kWordsWithDigits) + "))*";
+  static const std::string options = "(_(" + any_of(kTacticOptions) + "))*";
+  static const std::regex grammar("[a-z]{2,}(3d)?" + forms +
+                                  "(_(sub)?group\\d+)?"
+                                  "(_b?f16(x[123])?)?"
+                                  "(_\\d+(x\\d+){0,2})*(_w\\d+x\\d+(x\\d+)?)?" +
+                                  options);
   return std::regex_match(name, grammar);
 }
 

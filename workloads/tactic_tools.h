@@ -2,11 +2,13 @@
 // What the graphs of one node share that are run by each of their tactics: for tests and for
 // benchmarks/native.
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "csrc/graph/graph.h"
@@ -33,6 +35,11 @@ TensorCall call_of(std::shared_ptr<Engine> engine, std::vector<int64_t> symbols 
 struct CandidateTactic {
   std::string name, refusal;
 };
+/// Words of a form that have digits, and options of a tactic, N for a number.
+inline constexpr std::array<std::string_view, 2> kWordsWithDigits = {"matrix2", "vec4"};
+inline constexpr std::array<std::string_view, 13> kTacticOptions = {
+    "kN",    "ringN", "stageN", "sN",    "gN",    "uN",    "ahead",
+    "keepN", "runN",  "keptN",  "unitN", "split", "splitN"};
 /// Whether it is written by the grammar of docs/kernels.md: family, form, precision, tiles,
 /// options.
 bool is_tactic_name(const std::string& name);

@@ -12,7 +12,7 @@ namespace {
 
 using Expand = decltype(Converter::expand);
 
-/// Tensor arguments that are no elements to move.
+/// Tensor arguments that are not elements to move.
 bool is_index(const std::string& arg) {
   return arg == "indices" || arg == "index" || arg == "condition";
 }

@@ -190,7 +190,7 @@ Input choose_input(const NodeContext& c, const ConvShape& s, int64_t tile) {
   const int64_t channels = padded(ic, segment_of(s));
   int64_t pad = taps * channels * oc;
   if (has_own_segments(s)) {
-    // The columns between rows and images, which are no outputs.
+    // The columns between rows and images, which are not outputs.
     const int64_t pixels = typical(c.graph, s.pixels());
     pad = pad / pixels * typical(c.graph, plane_of(s, tile).columns(s));
   }

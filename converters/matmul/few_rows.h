@@ -32,7 +32,7 @@ std::vector<RowsTile> rows_tiles(const DeviceProfile& device, const FewRows& pro
 /// tile; or "".
 std::string rows_refusal(const DeviceProfile& device, const RowsTile& tile, int64_t m);
 
-/// Tactics of both kinds: up to a few rows the `rows` first, then the best of each in turns, for
+/// Tactics of both kinds: up to a few rows the `rows` first, then the best of each alternately, for
 /// more rows the `tiles` first. Those that are refused stay where they are among their kind.
 std::vector<Tactic> in_order(std::vector<Tactic> rows, std::vector<Tactic> tiles, int64_t m);
 

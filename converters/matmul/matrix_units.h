@@ -19,8 +19,8 @@ inline constexpr int64_t kUnitBytes = 16;    ///< of a unit of shared memory and
 inline constexpr int64_t kUnitWords = kUnitBytes / 4;
 
 /// How operands become what the matrix units multiply: 16-bit floats as they are, fp32 as a sum of
-/// 16-bit pieces (error-corrected products), float16 pieces times powers of two, as fp32 has more
-/// exponents than they.
+/// 16-bit pieces (error-corrected products), float16 pieces times powers of two, because fp32's
+/// exponent range is wider.
 struct SplitPrecision {
   enum Scale {
     kUnscaled,

@@ -60,7 +60,7 @@ float result_of(State s) { return s.most + tv_log(s.sum); }
 // What a part of a line makes of the y before it: factor · y + value.
 struct State {
   float factor, value;
-  uint some;  // 0: nothing yet, which is no factor of 0 or 1 where the next one is infinite or nan
+  uint some;  // 0: nothing yet. No factor, 0 or 1, would do where the next one is infinite or nan
 };
 State nothing() { return State(1.0, 0.0, 0u); }
 State join(State a, State b) {

@@ -19,7 +19,7 @@ struct CanonicalGraph {
 };
 
 /// Of a graph as importers make it: no view, prologue or epilogue yet. Inputs, weights and outputs
-/// count by their position. Nodes are ordered by what they compute and by who reads it, so that a
+/// count by their position. Nodes are ordered by what they compute and by what reads it, so that a
 /// renamed or reordered graph gives the same text.
 CanonicalGraph canonical_form(const Graph& graph);
 

@@ -1,7 +1,7 @@
 #pragma once
 // An ONNX model divided into what engines run and what others do: the compiler's plan of it, in
-// which a node of the file is in engines as a whole or not at all. Who runs the parts asks for
-// groups of whole nodes (groups.h), or for what to run one after the other (steps.h).
+// which a node of the file is in engines as a whole or not at all. Callers that run the parts ask
+// for groups of whole nodes (groups.h), or for what to run one after the other (steps.h).
 
 #include <functional>
 #include <memory>

@@ -1,5 +1,5 @@
 #pragma once
-// Names of a file's main graph, by who makes and who reads them.
+// Names of a file's main graph, by which nodes make and read them.
 
 #include <cstdint>
 #include <map>

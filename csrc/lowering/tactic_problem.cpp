@@ -42,7 +42,7 @@ std::string value_text(ValueId id, const ValueTable& table, Numbering& number,
   return type_text(value) + (table.is_constant(id) ? " constant" : "");
 }
 
-/// The program with nan for each factor or term that is no whole number: layers that differ in
+/// The program with nan for each factor or term that is not a whole number: layers that differ in
 /// their scales alone take the same time, and are one problem.
 std::shared_ptr<const PointwiseProgram> without_scales(
     const std::shared_ptr<const PointwiseProgram>& program) {

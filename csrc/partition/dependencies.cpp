@@ -24,7 +24,7 @@ bool is_refused(const Node& node) { return !node.origin.refusal.empty(); }
 
 bool has_effect(const Node& node) {
   if (node.origin.effect) return true;
-  if (is_refused(node)) return false;  // who could not express it knows its effects
+  if (is_refused(node)) return false;  // its frontend reports its effects
   if (!node.op.starts_with("aten::") && !node.op.starts_with("prims::") &&
       !node.op.starts_with("tv::")) {
     return Registry::instance().find(node.op) == nullptr;

@@ -38,7 +38,7 @@ struct Partition {
 double least_block_size(const Settings& settings);
 
 /// Splits the graph: acyclic, largest first. Needs no device. With
-/// settings.require_full_compilation blocks of any size count; frontends, who know places in the
+/// settings.require_full_compilation blocks of any size count; frontends, which know places in the
 /// model, refuse what stays native all the same. A view of a graph input that is itself a graph
 /// output stays native, so that eager's aliasing holds; so do views that only native nodes read.
 Partition partition(const Graph& graph, const Settings& settings, const DeviceProfile& device);
@@ -52,7 +52,7 @@ struct Border {
   std::vector<ValueId> inputs = {};
   /// In place of the graph's symbols: other ranges, and perhaps symbols of output strides behind.
   std::optional<std::vector<Symbol>> symbols = std::nullopt;
-  /// Whether inputs are added that only determine symbols; else who cuts writes the sizes anew.
+  /// Whether inputs are added that only determine symbols; otherwise the caller rewrites the sizes.
   bool binds_symbols = true;
 };
 
@@ -60,8 +60,7 @@ struct Border {
 /// read outside become outputs. `inputs`/`outputs` name the values of `graph` they stand for.
 /// Demands of its nodes become conditions. Inputs come in order of first use; after them may come
 /// graph inputs that only determine symbols (no node reads them). GraphOutput::strides are set for
-/// outputs of `graph` alone: who knows the strides that native readers expect of the others sets
-/// them.
+/// outputs of `graph` alone; those that native readers expect of other outputs the caller sets.
 struct Block {
   Graph graph;
   std::vector<ValueId> inputs, weights, outputs;  ///< ids in the graph it was cut from

@@ -20,7 +20,7 @@
 
 namespace tv {
 
-/// Who runs the nodes that no engine takes.
+/// What runs the nodes that no engine takes.
 enum class Rest : uint8_t {
   kCaller,  ///< blocks as settings ask for
   kNobody,  ///< all of the graph is one block, or there is none

@@ -10,7 +10,7 @@ struct Range {
   int64_t first = 0, end = 0;
 };
 
-/// Who wrote what of a buffer last.
+/// Which node wrote what of a buffer last.
 class Writers {
  public:
   void write(size_t node, Range range) {

@@ -21,11 +21,11 @@ class Tokenizer {
   static Tokenizer parse(std::string_view json, const std::string& what = "tokenizer");
 
   /// The tokens of a text, with those that the file puts around every text. The file's truncation
-  /// and padding are not applied. Throws Error(kUser) for bytes that are no UTF-8,
+  /// and padding are not applied. Throws Error(kUser) for bytes that are not UTF-8,
   /// and for more than 64 MiB of text, as it is or as the file's steps make it.
   std::vector<int32_t> encode(std::string_view text) const;
 
-  /// The text of tokens, always UTF-8; special ones, and numbers that are no token, have none.
+  /// The text of tokens, always UTF-8; special ones, and numbers that are not tokens, have none.
   /// Throws Error(kUser) where the file's steps make more than 64 MiB of them.
   std::string decode(const std::vector<int32_t>& tokens) const;
 

@@ -112,7 +112,7 @@ class PatternReader {
   size_t at_ = 0;
 };
 
-/// Read once, by the first who asks.
+/// Read once, on first use.
 class Pattern {
  public:
   explicit Pattern(std::string text) : text_(std::move(text)) {}

@@ -69,10 +69,10 @@ class NodeTypes {
 ///
 /// As text: "self T[m k], mat2 T[k n], bias ~[m n] -> T[m n]". Equal names stand for equal
 /// sizes, and equal capitals before a bracket for equal dtypes; a lower-case letter is a kind of
-/// dtype (f: floats, i: integers, b: bool). "." is any size, "*" any number of sizes, "*s" such
-/// that have a name, "*s{1,2}" one or two; "~" means that it broadcasts to what follows. Operands
+/// dtype (f: floats, i: integers, b: bool). "." is any size, "*" any number of sizes, "*s" a named
+/// list of sizes, "*s{1,2}" of one or two; "~" means that it broadcasts to what follows. Operands
 /// that are None, and results that nobody reads, are passed over; of a list each tensor counts.
-/// Alternatives are parted by "|". The text is read when a node is first checked by it.
+/// Alternatives are separated by "|". The text is read when a node is first checked by it.
 class TypeRule {
  public:
   TypeRule() = default;

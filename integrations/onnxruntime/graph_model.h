@@ -49,7 +49,7 @@ struct GraphModel {
   std::map<int32_t, std::string> left_out;  ///< nodes that others have, or that cannot be read
 };
 
-/// A graph that is no body of a node; its initializers are not shown.
+/// A graph that is not a node's body; its initializers are not shown.
 GraphModel read_graph(const Ort::ConstGraph& graph);
 
 }  // namespace tv::ort

@@ -1,4 +1,4 @@
-// The cache directory: counters, and its files for who looks after them.
+// The cache directory: counters, and its files.
 
 #include "csrc/cache/engine_cache.h"
 #include "csrc/cache/engine_key.h"

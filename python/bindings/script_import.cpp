@@ -46,7 +46,7 @@ class Importer {
   /// `kept`: why it stays native; "": where it can be expressed it does not.
   void add(Node* node, const std::string& kept) {
     if (context_.hosts.contains(node)) return;
-    if (node->kind() == prim::ListConstruct) return;  // read through by who takes the list
+    if (node->kind() == prim::ListConstruct) return;  // the list's readers take its parts
     if (unpacks_unknown(node)) return;                // its results are leaves where they are read
     const std::string why = kept.empty() ? refusal(context_, node) : kept;
     if (why.empty()) {

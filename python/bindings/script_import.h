@@ -24,9 +24,9 @@ struct SampleRuns {
   std::vector<Numbers> sizes(const torch::jit::Value* value, size_t i) const;
   std::vector<Numbers> strides(const torch::jit::Value* value, size_t i) const;  ///< as promised
   std::vector<Numbers> sizes(const torch::jit::Node* node, size_t call, size_t output) const;
-  /// An argument that is no tensor, by execution.
+  /// An argument that is not a tensor, by execution.
   std::vector<c10::IValue> argument(const torch::jit::Node* node, size_t call, size_t index) const;
-  /// The number that a tensor without dimensions holds, and one that is no tensor.
+  /// The number that a tensor without dimensions holds, and one that is not a tensor.
   std::vector<c10::IValue> number(const torch::jit::Value* value) const;
   std::vector<c10::IValue> plain(const torch::jit::Value* value) const;
 };

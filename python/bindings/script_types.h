@@ -13,7 +13,7 @@ DType to_dtype(const ObservedTensor& observed);
 
 bool takes_tensors(const c10::Argument& formal);
 
-/// An argument that is no tensor. Throws Error(kUnsupported) for what has no form in the Graph.
+/// An argument that is not a tensor. Throws Error(kUnsupported) for what has no form in the Graph.
 Attr to_attr(const c10::Argument& formal, const c10::IValue& value);
 
 /// The same of one that was seen in several executions. Integers become expressions of `sizes`;

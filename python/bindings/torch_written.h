@@ -18,8 +18,8 @@ class WrittenInputs {
   WrittenInputs(const std::vector<Binding>& bindings, const std::vector<at::Tensor>& inputs,
                 const std::vector<at::Tensor>& weights, std::vector<at::Tensor>& held);
 
-  /// Copies what was not written in place to the caller's tensors. Version counters stay: who
-  /// compiled the graph counts the write, once.
+  /// Copies what was not written in place to the caller's tensors. Version counters stay: the
+  /// compiler of the graph counts the write, once.
   void write_back(const std::vector<at::Tensor>& inputs, const std::vector<at::Tensor>& held) const;
 
  private:

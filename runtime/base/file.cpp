@@ -142,7 +142,7 @@ std::vector<uint8_t> read_file(const std::string& path, uint64_t max_bytes, File
   // O_NONBLOCK: opening a FIFO must not wait for a writer.
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (fd.get() < 0) fail(reason());
-  // Where the lock cannot be had the file is being removed, which does not harm who has it open.
+  // Where the lock cannot be had the file is being removed, which does no harm to open descriptors.
   if (use == FileUse::kShared) static_cast<void>(::flock(fd.get(), LOCK_SH | LOCK_NB));
   struct stat info = {};
   if (::fstat(fd.get(), &info) != 0) fail(reason());

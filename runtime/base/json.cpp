@@ -124,7 +124,7 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   std::string key_;
 };
 
-/// Bytes that are no UTF-8 become U+FFFD: what is written can be read again.
+/// Bytes that are not UTF-8 become U+FFFD: what is written can be read again.
 void write_string(const std::string& text, std::string& out) {
   out += nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

@@ -39,10 +39,10 @@ struct Json {
   const char* type_name() const;
 
   /// Text on one line, or indented by two spaces a level. Numbers that are not finite become null,
-  /// bytes that are no UTF-8 U+FFFD.
+  /// bytes that are not UTF-8 U+FFFD.
   std::string dump(bool indent = false) const;
   /// Text of any origin. What occurs twice in an object is refused, and so are nesting deeper than
-  /// 64, numbers out of double's range and bytes that are no UTF-8. Throws Error(kUser) with the
+  /// 64, numbers out of double's range and bytes that are not UTF-8. Throws Error(kUser) with the
   /// line; `what` names the text in the message.
   static Json parse(std::string_view text, std::string_view what = "json");
 };

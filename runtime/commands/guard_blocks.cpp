@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kAlignment = 16;
 constexpr size_t kPushImage = 0, kParamBlock = 1;  // the first ranges
 
-/// Ranges that are no operands.
+/// Ranges that are not operands.
 uint32_t own_ranges(const Pipeline& pipeline) { return pipeline.param_block ? 2 : 1; }
 
 void set_word(EncodedProgram& program, size_t at, uint64_t word) {

@@ -46,7 +46,7 @@ class CudaOrder {
   /// what is put on the stream from now on runs after it. Returns the submission's number.
   /// Thread-safe. Throws Error(kDevice).
   uint64_t submit(VkCommandBuffer commands, CuStream stream);
-  /// The same of several: the first and the last that are no transfers have them.
+  /// The same of several: the first and the last that are not transfers have them.
   uint64_t submit(std::span<const SubmitBatch> batches, CuStream stream);
 
   /// True if streams wait for the counter.

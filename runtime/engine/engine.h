@@ -51,7 +51,7 @@ struct WeightMemory {
   int64_t slots = 0;   ///< of device memory that a call borrows for them
 };
 
-/// Budgets of weights that are no bytes: what the device says is free decides; nothing is streamed.
+/// Special values of weight_budget: as much as the device says is free; nothing is streamed.
 inline constexpr int64_t kAutoWeightBudget = -1, kNoWeightStreaming = -2;
 
 /// How an engine is loaded.
@@ -109,7 +109,7 @@ class Engine {
   /// Device bytes that a set holds: uploaded weights and results of the weight program, those that
   /// it shares with other sets included.
   virtual int64_t held_bytes(const WeightSet& weights) const = 0;
-  /// The same apart by where it is.
+  /// The same, broken down by location.
   virtual WeightMemory weight_memory(const WeightSet& weights) const = 0;
 
   /// Runs the engine and waits. Inputs and outputs are in the order of the spec, with the sizes

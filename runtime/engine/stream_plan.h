@@ -40,7 +40,7 @@ StreamPlan plan_stream(const EngineSpec& spec, std::span<const int64_t> bytes,
 /// What the slots take at most, whichever weights are streamed.
 int64_t slot_bytes_at_most(std::span<const int64_t> bytes);
 
-/// How many segments before each, in turns without end, the last one is whose part of the slots
+/// How many segments before each, over endless repetitions, the last one is whose part of the slots
 /// overlaps its own; 0: it has none. Copies wait for that one's launches.
 std::vector<size_t> reuse_distances(std::span<const StreamPlan::Segment> segments);
 

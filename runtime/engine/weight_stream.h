@@ -34,7 +34,7 @@ struct StreamRecording {
 
 class WeightStream {
  public:
-  /// `own`: nobody else sees what is left in the slots.
+  /// `own`: the slots are this user's alone; stale contents are not visible to other users.
   WeightStream(Device& device, bool own);
 
   /// Borrows slots for what `weights` stream, until `give_back`.

@@ -20,7 +20,7 @@ struct StoreEntry {
 /// False if the bytes are not a whole entry.
 bool read_entry(std::span<const uint8_t> bytes, StoreEntry& entry);
 
-/// The value stored for `key`: kOtherKey for an entry of another key, which is no fault.
+/// The value stored for `key`: kOtherKey for an entry of another key, which is not a fault.
 EntryCheck check_entry(std::span<const uint8_t> bytes, const std::string& key,
                        std::span<const uint8_t>& value);
 

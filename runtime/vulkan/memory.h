@@ -15,8 +15,8 @@ class Device;
 
 enum class MemoryUse : uint8_t {
   kDevice,    ///< fast for the device; not mapped on a discrete GPU
-  kArena,     ///< the same, counted apart: activations,
-  kWeights,   ///< and weights
+  kArena,     ///< as kDevice, counted apart: activations
+  kWeights,   ///< as kDevice, counted apart: weights
   kUpload,    ///< written by the host in order, read by the device
   kReadback,  ///< written by the device, read by the host
   kParams,    ///< written by the host once, read by the device often: on the device where it can be
@@ -30,7 +30,7 @@ class MemoryCounter {
  public:
   void add(MemoryUse use, int64_t bytes) noexcept;
   DeviceMemory now() const;
-  /// Without what the host reaches.
+  /// Excluding host-visible memory.
   int64_t on_device() const;
   void reset_peak();
 

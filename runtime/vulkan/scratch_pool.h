@@ -31,8 +31,8 @@ class ScratchUser;
 /// one that its lane had last, else the smallest; a piece of another lane only if it is not far
 /// too large. Where none is, one of just this size is made, in the place of smaller free ones: the
 /// lane's, else the one of another lane that was used least recently. So there are no more pieces
-/// than were lent at one time, but for those that are far too large for who asks. The n-th largest
-/// piece is kept while there are n users that once needed as much.
+/// than were lent at one time, but for those that are far too large for the request. The n-th
+/// largest piece is kept while there are n users that once needed as much.
 class ScratchPool {
  public:
   ScratchPool(Device& device, MemoryUse use) : device_(device), use_(use) {}

@@ -109,7 +109,7 @@ void Device::release_transfers(uint64_t last) noexcept {
   signal.semaphore = computed_.get();
   signal.value = last;
   // Earlier launches signal lower numbers, so they have to be over. The queues' lock is held: what
-  // goes wrong here is seen by who waits next.
+  // goes wrong here is seen by the next that waits.
   const VkSemaphore timeline = timeline_.get();
   const uint64_t submitted = submitted_.load(std::memory_order_relaxed);
   VkSemaphoreWaitInfo wait{};

@@ -17,7 +17,7 @@ from torch_vulkan._dynamo.backend import compile_graph_module
 from denormals import flushes_denormals
 from parity import OPTIONS
 
-# Numbers for arguments that are no tensors, by name; else NUMBERS.
+# Numbers for arguments that are not tensors, by name; else NUMBERS.
 NUMBERS = (0.0, -0.0, 1.5, -2.0)
 NAMED = {
     "rounding_mode": (None, "floor", "trunc"), "n": (0, 1, 3), "decimals": (0, 2, -1),

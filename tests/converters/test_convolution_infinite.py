@@ -26,7 +26,7 @@ CASES = {
 
 
 def spoilt(t: torch.Tensor) -> torch.Tensor:
-    """Two elements that are no numbers."""
+    """Two elements that are not numbers."""
     flat = t.flatten().clone()
     flat[0], flat[len(flat) // 2] = math.inf, math.nan
     return flat.reshape(t.shape)

@@ -14,7 +14,7 @@ from marks import slow_but
 from parity import check, tensor
 
 aten = torch.ops.aten
-# Required arguments that are no tensors, by type.
+# Required arguments that are not tensors, by type.
 VALUES = {"number": 2, "Optional[number]": 2, "int": 1, "float": 2.0, "bool": False, "Optional[str]": "floor"}
 # What a call by the schema alone does not mean; both have tests of their own.
 LEFT_OUT = {

@@ -90,7 +90,7 @@ def finish(p, s):
 
 
 def finish_numbers(p, s):
-    """As torch.onnx writes it: rows that are no numbers become zeros."""
+    """As torch.onnx writes it: rows that are not numbers become zeros."""
     weights = p.op("Softmax", s, axis=-1)
     return p.op("MatMul", p.op("Where", p.op("IsNaN", weights), p.number(0), weights), "v")
 

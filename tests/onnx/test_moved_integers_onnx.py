@@ -183,7 +183,7 @@ def convolution(kernel=3, before=None, **attributes):
 
 
 def beside_convolutions(layers):
-    """The tactics of launches that are no part of a convolution."""
+    """The tactics of launches that are not part of a convolution."""
     return [layer["tactic"] for layer in layers if not layer["tactic"].startswith("conv")]
 
 

@@ -306,7 +306,7 @@ def test_a_newer_source_is_not_served_by_an_older_engine(there, net, tmp_path):
 
 
 def test_options_choose_among_the_engines_of_a_file(client, there, tmp_path):
-    """A float16 engine, newer or tuned, is not taken by who asks for the model's own precision."""
+    """A float16 engine, newer or tuned, is not taken for the model's own precision."""
     model, expected = layers([8, 5], 9)
     source = tmp_path / "net.onnx"
     source.write_bytes(model)

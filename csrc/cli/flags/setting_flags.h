@@ -46,7 +46,7 @@ std::string calibration_of(const std::string& flag, const std::string& path);
 std::string is_no_directory(const std::string& path);
 std::string is_no_file(const std::string& path);
 
-/// Throws CommandError for a text that is no number.
+/// Throws CommandError for a text that is not a number.
 double number(const std::string& flag, const std::string& text);
 
 }  // namespace tv::cli

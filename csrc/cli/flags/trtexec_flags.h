@@ -7,8 +7,7 @@
 namespace tv::cli {
 
 /// Why a flag of trtexec's ("int4", without dashes), or one that people look for, is not taken
-/// here;
-/// "" if it is none.
+/// here; "" for any other.
 std::string why_not(std::string_view flag);
 /// Why an argument ("--useCudaGraph", "--noTF32") may be left out: it asks for what is
 /// always so here; "" if it asks for something.

@@ -24,7 +24,7 @@ struct GenerationInfo {
   std::vector<int32_t> ends;  ///< tokens that end a text
 };
 
-/// Inputs of the engines that are no state of the model: what to read, where a step leaves the
+/// Inputs of the engines that are not state of the model: what to read, where a step leaves the
 /// token that it has chosen, too, and the tokens that steps have chosen.
 inline constexpr const char* kTokensInput = "ids";
 inline constexpr const char* kChosenInput = "chosen";

@@ -5,7 +5,7 @@
 
 namespace tv::cli {
 
-/// A line on standard error that says how far a build is; silent where that is no terminal.
+/// A line on standard error that says how far a build is; silent where that is not a terminal.
 class ProgressBar {
  public:
   ProgressBar();

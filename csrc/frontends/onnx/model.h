@@ -17,7 +17,7 @@ struct Model {
   onnx_proto::ModelProto proto;
   std::string directory;  ///< of external data
   bool external = true;   ///< there is such a directory
-  /// Of a model that is no file: the bytes of a tensor, by name, whose data is external.
+  /// Of a model that is not a file: the bytes of a tensor, by name, whose data is external.
   std::function<WeightBytes(const std::string& name)> elements;
   /// Nodes of inlined functions, which stored tensors refer to.
   mutable std::vector<std::shared_ptr<const void>> bodies;

@@ -86,7 +86,7 @@ void read_attributes(OpContext& c, Masked& m) {
   const double scale = c.f("scale", 0);
   m.scale = scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(*size));
   m.hidden = c.f("mask_filter_value", -10000);
-  // One query sees all keys, for ONNX Runtime, which is no mask where its keys are the last.
+  // One query sees all keys, for ONNX Runtime, which is not a mask where its keys are the last.
   const Expr queries = dim_of(m.q, 2);
   m.causal = c.i("unidirectional", 0) != 0 && !(queries == Expr(1));
   if (m.causal && !queries.is_constant() && !(dim_of(m.k, 2) == m.past + queries)) {

@@ -7,7 +7,7 @@
 
 namespace tv {
 
-/// A graph being fused: who reads each storage, kept up to date as nodes merge. A merged node takes
+/// A graph being fused: the readers of each storage, up to date as nodes merge. A merged node takes
 /// the place of its last part, so the order stays topological.
 class FusionGraph {
  public:
@@ -32,8 +32,8 @@ class FusionGraph {
   bool is_output(ValueId base) const { return outputs_.count(base) > 0; }
   /// How many operands of a node are `base` or views of it.
   int64_t reads(int32_t reader, ValueId base) const;
-  /// Whether `reader` alone reads `base`, and as one operand: what takes its place there leaves
-  /// nobody who wants it.
+  /// Whether `reader` alone reads `base`, and as one operand: if that is replaced, `base` has no
+  /// reader left.
   bool is_read_once(ValueId base, int32_t reader) const;
   bool is_constant(int32_t node) const { return constant_[static_cast<size_t>(node)]; }
   /// True where `id` covers all of its storage in row-major order.
@@ -43,8 +43,8 @@ class FusionGraph {
 
   /// Puts `merged` in the place of node `at` and drops node `gone`.
   void replace(int32_t at, Node merged, int32_t gone);
-  /// Puts `merged` in the place of node `at`, and drops `copied`, a part of it, if nobody is left
-  /// who reads that.
+  /// Puts `merged` in the place of node `at`, and drops `copied`, a part of it, if that has no
+  /// reader left.
   void replace_by_copy(int32_t at, Node merged, int32_t copied);
   /// A value of a node that has the shape and dtype of `id`, and no view.
   ValueId add_like(ValueId id, const char* suffix);

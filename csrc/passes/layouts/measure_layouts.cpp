@@ -61,7 +61,7 @@ class Decider {
            graph_.value(base).shape == by_pixels(value.shape) && value.view->strides[1] == Expr(1);
   }
 
-  /// Whether it may lie either way: who reads it takes any strides.
+  /// Whether it may lie either way: its readers take any strides.
   bool may_move(ValueId id) const {
     const Value& value = graph_.value(id);
     const Node* made = maker(id);
@@ -123,7 +123,7 @@ class Decider {
     return found;
   }
 
-  /// Who makes or reads one of them.
+  /// Nodes that make or read one of them.
   std::vector<size_t> touched(const std::vector<ValueId>& group) const {
     std::set<size_t> nodes;
     for (const ValueId v : group) {

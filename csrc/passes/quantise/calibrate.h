@@ -37,7 +37,7 @@ struct CalibrationUse {
   size_t points = 0, scaled = 0;
   size_t products = 0;  ///< products and convolutions, whether their weights are constant or not
   std::vector<std::string> missing;  ///< points that it does not know; they stay as they are
-  std::vector<std::string> unused;   ///< tensors of the calibration that are no points
+  std::vector<std::string> unused;   ///< tensors of the calibration that are not points
   std::string refusal;               ///< why the device cannot compute in int8, or ""
   // Of the points with a scale, when blocks are known (plan()).
   size_t in_blocks = 0;  ///< those that an engine computes

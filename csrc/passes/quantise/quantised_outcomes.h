@@ -16,7 +16,7 @@ struct QuantisedOutcome {
   std::string outcome;              ///< "read packed by 2 products"
 };
 
-/// Who reads a quantised weight as it is packed.
+/// The readers of a quantised weight as it is packed.
 struct PackedReads {
   size_t products = 0, lookups = 0;
   size_t gathered = 0;   ///< products whose input is brought into another order first
@@ -31,7 +31,7 @@ struct BeforeMultiply {
 };
 
 /// The outcomes of each tv::dequantize in `before` and of each of `integers`; `after` is the graph
-/// that was made of it, `packed` says who reads which node's integers packed.
+/// that was made of it, `packed` says what reads which node's integers packed.
 std::vector<QuantisedOutcome> outcomes_of_quantised(
     const Graph& after, const BeforeMultiply& before,
     const std::map<const Node*, PackedReads>& packed, IntegerReads integers);

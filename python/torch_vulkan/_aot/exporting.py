@@ -290,7 +290,7 @@ def compile_exported(program: ExportedProgram, signature: Signature, settings: S
                      source: ExportedProgram, outputs=(), watch=None) -> ExportedProgram:
     """`program` (decomposed from `source`) with its blocks replaced by calls of engines. Weights
     stay its parameters and buffers. `outputs`: names for the results, where engines make them;
-    `watch`: who is told where nothing is built.
+    `watch`: what is told where nothing is built.
 
     Raises as backend.compile_graph_module does.
     """

@@ -114,7 +114,7 @@ def _patterns(name, value):
     for pattern in patterns:
         if not isinstance(pattern, str):
             raise _wrong(name, pattern, "a regular expression")
-    C.check_settings(json.dumps({name: patterns}))  # by the grammar of who reads them
+    C.check_settings(json.dumps({name: patterns}))  # as the C++ reader parses them
     return patterns
 
 

@@ -61,10 +61,16 @@ class Settings:
     @classmethod
     def from_options(cls, options: Mapping[str, Any] | None, of_file: bool = False,
                      taken_by: Callable | None = None) -> "Settings":
-        """`of_file`: of a model whose file says whether it is quantised; planning it refuses int8
-        without a calibration where it is not. `taken_by`: the function whose keywords they are.
+        """Checked settings.
 
-        Raises ValueError, saying what is allowed, for an unknown name or a bad value.
+        Args:
+            options: values by name; None: the defaults.
+            of_file: the model's file says whether the model is quantised. int8 without a
+                calibration is then refused when the model is planned, not here.
+            taken_by: the function that takes the options as keywords.
+
+        Raises:
+            ValueError: an unknown name or a bad value; the message says what is allowed.
         """
         options = without_aliases(options or {})
         keywords = _keywords(taken_by) if taken_by else ()
@@ -217,6 +223,6 @@ def _dtypes(value):
 
 
 def _keywords(function: Callable) -> list[str]:
-    """The names by which a function takes arguments that are no settings."""
+    """The names by which a function takes arguments that are not settings."""
     kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [p.name for p in inspect.signature(function).parameters.values() if p.kind in kinds]

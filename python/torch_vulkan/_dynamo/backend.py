@@ -182,7 +182,7 @@ def decompositions() -> dict:
 
 
 def through_aot(settings: Settings, watch=None):
-    """A backend for what Dynamo captures; `watch`: who is told where nothing is built."""
+    """A backend for what Dynamo captures; `watch`: what is told where nothing is built."""
     def compiler(kind):
         def compile_graph(module, example_inputs):
             compat.keep_what_is_saved()

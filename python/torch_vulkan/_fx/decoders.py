@@ -110,7 +110,7 @@ class _Tables:
         return self._of[node]
 
     def _computed(self, node: fx.Node):
-        """(the bytes, the result for each); of bytes that are no such chain, themselves."""
+        """(the bytes, the result for each); for bytes that no such chain makes: themselves."""
         value = node.meta.get("val")
         if not isinstance(value, torch.Tensor):
             return None

@@ -69,7 +69,7 @@ def _equal(sizes, others) -> bool:
 
 
 def conditions(graph, op: str, args) -> list[tuple]:
-    """What a node demands of sizes, for who calls engines with some that no guard has seen:
+    """What a node demands of sizes, for callers whose sizes no guard has checked:
     (relation, left, right, source)."""
     given = {name: value for name, _, value in args}
     if op in STRIDED:

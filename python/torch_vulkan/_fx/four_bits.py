@@ -14,8 +14,8 @@ _INSIDE, _ZERO_POINT = "qdata", "zero_point"
 
 
 def mark_argument(node: fx.Node) -> None:
-    """Writes into the meta of a placeholder that AOTAutograd has made of the int8 tensor inside of
-    such a one what the importer wants to know."""
+    """Marks, for the importer, a placeholder that AOTAutograd has made of the int8 tensor inside of
+    a weight of 4 bits."""
     description = node.meta.get("desc")
     outer = captured_tensors.described(getattr(description, "base", None))
     if getattr(description, "attr", None) == _INSIDE and holds_four_bits(outer):

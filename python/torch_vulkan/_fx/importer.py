@@ -206,7 +206,7 @@ class Importer:
                 outputs.append((C.DType.other, []))
                 reason = reason or str(inexpressible)
         if reason:
-            # Dataflow only: the partitioner has to see who waits for whom.
+            # Dataflow only: the partitioner has to see what waits for what.
             op, args = called, [
                 ("inputs", "tensors", [self._ids(n) for n in self._tensor_nodes(node)])]
         origin = {"index": len(self._result.nodes), "op": called, "refusal": reason,

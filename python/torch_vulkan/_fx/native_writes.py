@@ -94,7 +94,7 @@ def change(target, memory: torch.Tensor, *args, **kwargs) -> None:
 
 def write_natively(module: fx.GraphModule) -> set[str]:
     """Lets PyTorch's operators write into inputs where they would make new values of them, which a
-    copy follows. Everybody who reads the older contents has to run before.
+    copy follows. All readers of the older contents have to run before.
 
     Args:
         module: a graph whose blocks are calls of engines (mutation.attach_writes).

@@ -1,4 +1,5 @@
-"""Rewrites of a captured graph before it is partitioned. None changes what it computes."""
+"""Rewrites of a captured graph before it is partitioned. They keep what it computes, except that
+dynamic_scales.py may round a value next to a half to the other side."""
 
 import sympy
 import torch
@@ -20,9 +21,15 @@ aten = torch.ops.aten
 
 def prepare(module: fx.GraphModule, user_outputs: int | None, kind: str = "inference",
             views: Views | None = None) -> None:
-    """Runs the rewrites below, in place. The first `user_outputs` results are the caller's, the
-    others are kept for the backward graph; None: all are an engine's own, what would be views, too;
-    `kind`: as of keep_returned_views; `views`: what AOTAutograd says of results that are views."""
+    """Runs the rewrites below, in place.
+
+    Args:
+        module: the captured graph.
+        user_outputs: so many results, the first, are the caller's, the others are kept for the
+            backward graph. None: an engine may make all of them, even those that are views.
+        kind: as of keep_returned_views.
+        views: what AOTAutograd says of results that are views.
+    """
     drop_copies_of_constants(module.graph)
     recognise_decoders(module)
     narrow_dynamic_scales(module.graph)

@@ -1,6 +1,7 @@
 """Scales and zero points of quantised tensors are checked where their values are at hand: nothing
-good is computed with a scale that is no number, nor with one that is zero or negative where floats
-are quantised by it, and sums of integers are exact for zero points of the integers' own type."""
+good is computed with a scale that is NaN or infinite, nor with one that is zero or negative where
+floats are quantised by it, and sums of integers are exact for zero points of the integers' own
+type."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

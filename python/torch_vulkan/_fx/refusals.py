@@ -151,7 +151,7 @@ def _example(described: tuple):
 @functools.lru_cache(maxsize=4096)
 def _called(target, args: tuple, names: tuple, kwargs: tuple) -> torch.dtype | str | None:
     """The dtype that PyTorch's operator gives on the CPU, or why it refuses such arguments; None
-    where it has no kernel there, which is no refusal, or not one result."""
+    where it has no kernel there, which is not a refusal, or not one result."""
     with compat.as_called_alone():
         try:
             result = target(*map(_example, args),

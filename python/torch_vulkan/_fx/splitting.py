@@ -137,7 +137,7 @@ def follow(graph: fx.Graph, schedule: list[tuple[bool, int]], nodes: list[fx.Nod
              else by_name.get(nodes[index].name) if index >= 0 else None
              for is_block, index in schedule]
     steps = [node for node in steps if node is not None]
-    # The compiler does not see who makes a size that another node takes.
+    # The compiler does not see what makes a size that another node takes.
     order = _ordered(graph, steps) or _ordered(graph, [n for n in steps if fx_nodes.has_effect(n)])
     last = graph._root
     for node in order:

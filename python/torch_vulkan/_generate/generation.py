@@ -71,7 +71,7 @@ def generate(model, input_ids: torch.Tensor, max_new_tokens: int = 20, *,
         prefill_chunk_size: the prompt is read in parts of so many tokens, which bounds the memory
             that it takes.
         seed: of the draws; None: torch's own generator.
-        draws: who makes random numbers: "torch", whose generator gives the tokens of transformers;
+        draws: what makes random numbers: "torch", whose generator gives the tokens of transformers;
             or "device", the step itself, as functions of the seed and the place (docs/generation.md
             has the algorithm), with nothing for the host to do.
         eos_token_id: tokens that end a sequence; an empty list: none does.

@@ -14,7 +14,7 @@ from .request import Request
 class Choice:
     """How a token is chosen from the scores of all; a part of the compiled step."""
 
-    draws: str  # who makes random numbers; "": the most likely token is taken
+    draws: str  # what makes random numbers; "": the most likely token is taken
     temperature: float
     top_k: int
     top_p: float

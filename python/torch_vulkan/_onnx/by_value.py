@@ -68,7 +68,7 @@ class ByValue:
         with self._lock:
             if self._general is None:
                 self._general = self._build(self._model, {})
-            self._general.refit(model)  # which compares all that is no weight
+            self._general.refit(model)  # which compares all that is not a weight
             for body in self._variants.values():
                 if body is not None:
                     body.refit(model)

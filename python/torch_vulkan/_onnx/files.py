@@ -34,7 +34,7 @@ def imported(model, given: dict, settings: str = ""):
 
 
 def serialized(model) -> bytes:
-    """The bytes of a model that is no path."""
+    """The bytes of a model that is not a path."""
     if hasattr(model, "SerializeToString"):
         model = model.SerializeToString()
     if not isinstance(model, (bytes, bytearray, memoryview)):

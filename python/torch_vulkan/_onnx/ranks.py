@@ -68,8 +68,8 @@ def _ranks(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
 
 
 def _outputs(node, shape, element):
-    """(name, element type, sizes or None of each dimension) of outputs that are no larger a riddle
-    than the inputs."""
+    """(name, element type, sizes or None of each dimension) of outputs that are as well known as
+    the inputs."""
     rule = _RULES.get(node.op_type) or (_reduced if node.op_type.startswith("Reduce") else None)
     if rule is None or not node.output:
         return []

@@ -1,4 +1,4 @@
-"""Guards of the size of a view's base that is no argument itself: PyTorch fails when it writes them
+"""Guards of the size of a view's base that is not an argument: PyTorch fails when it writes them
 (torch 2.13: an IndexError or an AssertionError in produce_guards_verbose)."""
 
 from functools import partial

@@ -17,7 +17,7 @@ def scans_are_pointwise_on_cpus() -> bool:
 
 def without_effect_tokens(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """The program with its checks (aten._linalg_check_errors, …) called plainly: decomposition
-    chains them by tokens, which are no tensors."""
+    chains them by tokens, which are not tensors."""
     from torch.export._remove_effect_tokens_pass import _remove_effect_tokens
 
     return _remove_effect_tokens(program)

@@ -24,7 +24,7 @@ def keep_detached(module: fx.GraphModule, compiled):
 
 
 def _detached(module: fx.GraphModule) -> list[int]:
-    """Positions of results that are no views, and share memory with others or with arguments."""
+    """Positions of results that are not views, and share memory with others or with arguments."""
     graph = module.graph
     results = graph.output_node().args[0]
     if not isinstance(results, (tuple, list)):

@@ -29,7 +29,7 @@ def counts_writes(tensor: torch.Tensor) -> bool:
 
 
 def pass_over_uncounted_versions(module: fx.GraphModule) -> None:
-    """Dynamo lowers the version counter of what `x.data = y` was said of, as that is no counted
+    """Dynamo lowers the version counter of what `x.data = y` was said of, as that is not a counted
     write. Inference tensors have none, and PyTorch 2.13 raises: those are passed over. So are
     results of a compiled graph: it may have kept them for its gradients, and reads them from the
     new memory then. That they count as changed makes it an error, as with aot_eager."""

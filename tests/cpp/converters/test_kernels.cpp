@@ -187,8 +187,9 @@ TEST(Kernels, NamesOfTacticsFollowTheirGrammar) {
         "matmul_rows_1x4_kept8_unit4", "matmul_rows_1x2_w1x2x4_kept8"}) {
     EXPECT_TRUE(test::is_tactic_name(name)) << name;
   }
-  for (const char* name : {"Matmul", "matmul__simt", "matmul_k4_64x64", "matmul_shared_64x64_f16",
-                           "conv_tiled_64x64_q3", "reduce_sum_16group", ""}) {
+  for (const char* name :
+       {"Matmul", "a_simt", "row_l1", "matmul__simt", "matmul_k4_64x64", "matmul_shared_64x64_f16",
+        "conv_tiled_64x64_q3", "reduce_sum_16group", ""}) {
     EXPECT_FALSE(test::is_tactic_name(name)) << name;
   }
 }
@@ -234,6 +235,34 @@ std::filesystem::path pages() {
   return folder / "docs";
 }
 
+std::string text_of(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// What stands in backticks between two texts of a page: single words, N in them for a number.
+std::set<std::string> words_between(const std::string& page, const std::string& from,
+                                    const std::string& to) {
+  const size_t begin = page.find(from);
+  if (begin == std::string::npos) return {};
+  const std::string text = page.substr(begin, page.find(to, begin) - begin);
+  std::set<std::string> found;
+  static const std::regex word("`([a-z0-9]+N?)`");
+  for (std::sregex_iterator it(text.begin(), text.end(), word), end; it != end; ++it) {
+    found.insert((*it)[1]);
+  }
+  return found;
+}
+
+TEST(Kernels, ThePageHasTheGrammarOfTactics) {
+  const std::string page = text_of(pages() / "kernels.md");
+  EXPECT_EQ(words_between(page, "| option |", "\n"),
+            std::set<std::string>(test::kTacticOptions.begin(), test::kTacticOptions.end()));
+  std::set<std::string> with_digits(test::kWordsWithDigits.begin(), test::kWordsWithDigits.end());
+  with_digits.insert("3d");
+  EXPECT_EQ(words_between(page, "without digits, except", ":"), with_digits);
+}
+
 /// Words in backticks of a page that begin as a tactic's name does and have a tile: whole names,
 /// and beginnings, which end in `_` or an ellipsis.
 std::set<std::string> tactics_of_page(const std::string& text,
@@ -264,9 +293,7 @@ TEST(Kernels, TacticsThatPagesNameExist) {
     if (file.path().extension() != ".md" || stem == "accuracy" || stem == "operators") {
       continue;  // generated, and about operators, some of which are named alike
     }
-    std::ifstream in(file.path());
-    const std::string text{std::istreambuf_iterator<char>(in), {}};
-    for (const std::string& name : tactics_of_page(text, candidates)) {
+    for (const std::string& name : tactics_of_page(text_of(file.path()), candidates)) {
       ++named;
       EXPECT_TRUE(name.ends_with('_') || test::is_tactic_name(an_example(name)))
           << file.path() << ": " << name;

@@ -12,8 +12,8 @@
 
 namespace tv::test {
 
-/// TV_TEST_OP: "aten::triu", the only operator whose examples the tests below run, for who works on
-/// it; else null.
+/// TV_TEST_OP: "aten::triu", the only operator whose examples the tests below run, for work on it;
+/// else null.
 inline const char* only_operator() { return std::getenv("TV_TEST_OP"); }
 
 /// The operators with examples, by name, and their converters. Ends the process with status 2, and

@@ -1,4 +1,4 @@
-"""Graph files: what tv.export_graph writes, who reads it, and what is refused."""
+"""Graph files: what tv.export_graph writes, what reads it, and what is refused."""
 
 import ctypes
 import json

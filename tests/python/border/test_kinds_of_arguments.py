@@ -1,4 +1,4 @@
-"""Arguments that are no plain tensors: docs/design/0016."""
+"""Arguments that are not plain tensors: docs/design/0016."""
 
 import pytest
 import torch

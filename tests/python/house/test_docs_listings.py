@@ -293,6 +293,10 @@ def test_the_rooms_of_the_architecture():
              if name.endswith("/") or name.rsplit(".")[-1] in ("h", "cpp", "py", "glsl", "md")}
     assert len(named) > 50
     assert {n for n in named if not any((place / n).exists() for place in places)} == set()
+    (diagram,) = listings(page("ARCHITECTURE.md"), "text")
+    drawn = re.findall(r"\w+/[\w/.*]*", diagram)
+    assert len(drawn) > 10
+    assert [path for path in drawn if not [*ROOT.glob(path)]] == []
     for root in (ROOT / "runtime", ROOT / "csrc", ROOT / "python/torch_vulkan",
                  ROOT / "python/torch_vulkan/_service", ROOT / "tests", ROOT / "tests/python"):
         rooms = {p.name for p in root.iterdir() if p.is_dir() and any(p.glob("*.[chp]*"))}

@@ -312,3 +312,12 @@ def test_a_use_of_another_family_is_found(tmp_path, file, line):
     path.parent.mkdir(exist_ok=True)
     path.write_text(f'#include "converters/kit/f.h"\n{line}\n')
     assert len(strangers(tmp_path)) == 1 and strangers(tmp_path)[0].startswith(f"converters/{file}")
+
+
+def test_cpp_tests_lie_as_the_sources_do():
+    """The folder of a C++ test is one that has sources of its own."""
+    tests = ROOT / "tests" / "cpp"
+    folders = {path.parent.relative_to(tests) for top in ("runtime", "csrc")
+               for path in (tests / top).rglob("*.cpp")}
+    assert len(folders) > 20
+    assert {folder for folder in folders if not [*(ROOT / folder).glob("*.cpp")]} == set()

@@ -1,4 +1,4 @@
-"""What the dry run says of quantised tensors: who reads them as they are, and why others do not."""
+"""What the dry run says of quantised tensors: their readers as they are, or why there are none."""
 
 import pytest
 import torch

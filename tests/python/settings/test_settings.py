@@ -401,6 +401,7 @@ def test_pages_and_fields_are_the_table_s():
     spec.loader.exec_module(script)
     unbounded = ROWS["optimization_level"]._replace(high=2**63 - 1)
     assert script.values(unbounded) == "`int, 0 up`"
+    assert script.values(ROWS["weight_budget"]) == "`int, -2 up`"
     for file, made in script.WRITTEN:
         assert made(file.read_text()) == file.read_text(), f"run {path.name}"
     # What it compares is there: every setting once in the page, and as an attribute.

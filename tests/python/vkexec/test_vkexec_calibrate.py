@@ -29,7 +29,7 @@ def weight(rng, name, *shape):
 
 @pytest.fixture(scope="module")
 def net(tmp_path_factory):
-    """A convolution and two products; of two inputs, one of them with a name that is no file's."""
+    """A convolution and two products; of two inputs, one of them with a name that no file has."""
     rng = np.random.default_rng(0)
     nodes = [make.make_node("Conv", ["x", "w"], ["c"], "conv", pads=[1, 1, 1, 1]),
              make.make_node("Relu", ["c"], ["r"], "relu"),

@@ -140,7 +140,7 @@ def _remove_jobs(database: Database, runner: Runner, numbers: list[int]) -> None
 
 def _remove_files(database: Database, store: Keeping, files: list[tuple[str, int]], before: float
                   ) -> list[tuple[str, int]]:
-    """Those that were removed. None is named meanwhile: who names a file holds the same lock."""
+    """Those that were removed. None is named meanwhile: that takes the same lock."""
     digests = [digest for digest, _ in files]
     with database.writing() as session:
         named = set()

@@ -306,7 +306,7 @@ class _Running:
 
 def _is_guarded(session: Session, job: Job, model: Path) -> bool:
     """Whether the engine is like one of unknown origin: sizes in a graph file are what its author
-    says. Who may publish could bring any engine."""
+    says. Whoever may publish could bring any engine."""
     key = session.get(ApiKey, job.key)
     return not (key and scopes.allow(key.scopes, "publish")) and graph_files.is_graph_file(model)
 

@@ -54,8 +54,8 @@ class Keeping:
 
     Attributes:
         unfinished: a folder of this machine for files that are being written.
-        removals: how many files were removed: who saw a file before need not look again while
-            this is the same.
+        removals: how many files were removed: while this is the same, a file that was seen is
+            still there.
         batch: the most files to remove while writers of the database wait.
     """
 

@@ -157,7 +157,7 @@ void SubgroupOperation::move(const Instruction& i) {
       default:
         throw Fault("is not interpreted");
     }
-    // What comes from no invocation is not defined, which is no error until it is used.
+    // What comes from no invocation is not defined, which is not an error until it is used.
     for (uint32_t w = 0; w < words; ++w) {
       values[v.lane * words + w] =
           lane < v_.size() ? v_[lane].registers[i.operands[1] + w] : mask_of(i.type->number().bits);
