@@ -340,6 +340,11 @@ void bind_registry(py::module_& m) {
         return converter != nullptr && converter->pointwise != nullptr;
       },
       "Whether an operator is an instruction of pointwise programs.");
+  m.def("reads_storage", &reads_storage,
+        "Whether an operator counts places of its first argument's storage.");
+  m.attr("PART_OF_STORAGE") = kPartOfStorage;
+  m.def("needs_elements", &needs_elements,
+        "Whether PyTorch refuses an operator for a tensor without elements.");
   m.def(
       "moves",
       [](const std::string& op) {
