@@ -7,6 +7,7 @@
 #include "csrc/codegen/custom_op.h"
 #include "csrc/codegen/pointwise_table.h"
 #include "csrc/converter.h"
+#include "csrc/partition/dependencies.h"
 #include "csrc/plan/plan.h"
 #include "csrc/precision.h"
 #include "csrc/report/dry_run.h"
@@ -91,6 +92,14 @@ py::list native_of(const Plan& plan) {
     found.append(py::make_tuple(origin.index, native.reason, native.refused));
   }
   return found;
+}
+
+std::vector<int32_t> work_of(const Plan& plan) {
+  std::vector<int32_t> origins;
+  for (const Node& node : plan.graph.nodes) {
+    if (does_work_in_model(node)) origins.push_back(node.origin.index);
+  }
+  return origins;
 }
 
 /// Of each block the origins of its nodes, each once; what the frontend added itself has none.
@@ -199,6 +208,7 @@ void bind_plan(py::module_& m) {
       .def_property_readonly("native", &native_of,
                              "(origin, reason, whether it is refused wherever it stands) of each "
                              "node left out; origin -1: the frontend's own.")
+      .def_property_readonly("work", &work_of, "Origins of the nodes that do work in the model.")
       .def_property_readonly("compute_nodes",
                              [](const Plan& plan) { return plan.parts.compute_nodes; })
       .def_property_readonly("covered_nodes",
@@ -356,13 +366,6 @@ void bind_registry(py::module_& m) {
       },
       "How an operator moves its input's elements (Moves in csrc/converter.h); empty: it "
       "computes.");
-  m.def(
-      "is_free",
-      [](const std::string& op) {
-        const Converter* converter = Registry::instance().find(op);
-        return converter != nullptr && !converter->is_compute;
-      },
-      "True for an operator that has a converter and does no work: a view.");
 }
 
 void bind_pointwise_table(py::module_& m) {
