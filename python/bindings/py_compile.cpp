@@ -208,6 +208,9 @@ void bind_plan(py::module_& m) {
       .def_property_readonly("native", &native_of,
                              "(origin, reason, whether it is refused wherever it stands) of each "
                              "node left out; origin -1: the frontend's own.")
+      .def_property_readonly("is_whole", &is_whole,
+                             "Whether engines take all of the model that does work, or, where "
+                             "nobody runs the rest, all of it.")
       .def_property_readonly("work", &work_of, "Origins of the nodes that do work in the model.")
       .def_property_readonly("compute_nodes",
                              [](const Plan& plan) { return plan.parts.compute_nodes; })
