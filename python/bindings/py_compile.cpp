@@ -11,6 +11,7 @@
 #include "csrc/plan/plan.h"
 #include "csrc/precision.h"
 #include "csrc/report/dry_run.h"
+#include "csrc/report/flops.h"
 #include "csrc/setting_values.h"
 #include "csrc/tuner/tuner.h"
 #include "csrc/user_code.h"
@@ -100,6 +101,14 @@ std::vector<int32_t> work_of(const Plan& plan) {
     if (does_work_in_model(node)) origins.push_back(node.origin.index);
   }
   return origins;
+}
+
+std::map<int32_t, int64_t> flops_by_origin(const Plan& plan) {
+  std::map<int32_t, int64_t> counts;
+  for (const Node& node : plan.graph.nodes) {
+    if (const int64_t count = flops_of(plan.graph, node)) counts[node.origin.index] += count;
+  }
+  return counts;
 }
 
 /// Of each block the origins of its nodes, each once; what the frontend added itself has none.
@@ -212,6 +221,9 @@ void bind_plan(py::module_& m) {
                              "Whether engines take all of the model that does work, or, where "
                              "nobody runs the rest, all of it.")
       .def_property_readonly("work", &work_of, "Origins of the nodes that do work in the model.")
+      .def_property_readonly("flops", &flops_by_origin,
+                             "Origin → floating-point operations of each node whose operator's "
+                             "registration counts them (csrc/report/flops.h).")
       .def_property_readonly("compute_nodes",
                              [](const Plan& plan) { return plan.parts.compute_nodes; })
       .def_property_readonly("covered_nodes",

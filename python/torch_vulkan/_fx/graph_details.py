@@ -36,10 +36,10 @@ def describe(nodes: list[fx.Node], plan, native) -> GraphDetails:
         plan: of the graph.
         native: records of what stays with PyTorch, views included.
     """
-    dry = json.loads(plan.report())
+    dry, counted = json.loads(plan.report()), plan.flops
     blocks = [[nodes[i] for i in block] for block in plan.blocks]
-    # Work → its floating-point operations.
-    work = {nodes[i]: flops.flops_of(nodes[i]) for i in plan.work}
+    # Work → its floating-point operations: where no registration counts them, torch may.
+    work = {nodes[i]: counted.get(i) or flops.flops_of(nodes[i]) for i in plan.work}
     block_of = {node: i for i, block in enumerate(blocks) for node in block}
     covered = sum(node in block_of for node in work)
     engines = [_engine(f"engine_{i}", engine, block, work)
