@@ -57,6 +57,16 @@ Moves moves_of(std::string_view op) {
   return converter == nullptr ? Moves::kNothing : converter->moves;
 }
 
+bool reads_storage(std::string_view op) {
+  const Converter* converter = Registry::instance().find(op);
+  return converter != nullptr && converter->reads_storage;
+}
+
+bool needs_elements(std::string_view op) {
+  const Converter* converter = Registry::instance().find(op);
+  return converter != nullptr && converter->needs_elements;
+}
+
 std::vector<std::string> Registry::names() const {
   const std::shared_lock lock(registry_mutex());
   std::vector<std::string> names;

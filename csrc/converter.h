@@ -117,6 +117,12 @@ struct Converter {
   /// more of its mantissa (as for torch.autocast), or it reads bits, or it updates its output only
   /// in part.
   bool keeps_float32 = false;
+  /// Counts places of its first argument's storage, whatever the shape says: an engine can have it
+  /// where the tensor is all of that, in order, which frontends know.
+  bool reads_storage = false;
+  /// PyTorch refuses it for a tensor without elements: always when it runs, and not always when it
+  /// traces.
+  bool needs_elements = false;
   /// Supports grouped heads: key and value, [batch, heads, …], may have fewer heads than query.
   bool groups_heads = false;
   /// True if the operator is faster when the mask is given as numbers: `first`, a tensor of one
@@ -146,6 +152,13 @@ struct Converter {
 
 /// What the operator moves: kNothing for one that has no converter.
 Moves moves_of(std::string_view op);
+
+/// Why a frontend refuses an operator that reads storage.
+inline constexpr const char* kPartOfStorage =
+    "as_strided of a tensor that is not all of its storage, in order";
+/// False, too, for one that has no converter.
+bool reads_storage(std::string_view op);
+bool needs_elements(std::string_view op);
 
 /// The same converter, kept in float32.
 inline Converter in_float32(Converter converter) {

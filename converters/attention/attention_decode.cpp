@@ -24,11 +24,9 @@ int64_t next_power_of_two(int64_t n) {
   return power;
 }
 
-int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /// As the kernel counts its shared memory.
 int64_t shared_bytes(const AttentionProblem& p, const DecodeTile& tile, int64_t rows) {
-  return 16 * rows * ceil_of(p.d, 4) + 4 * rows * (tile.keys + 3) + 16 * tile.threads + 4;
+  return 16 * rows * div_up(p.d, 4) + 4 * rows * (tile.keys + 3) + 16 * tile.threads + 4;
 }
 
 Tactic tactic_of(const NodeContext& c, Builder& b, const AttentionProblem& p,
@@ -55,7 +53,7 @@ Tactic tactic_of(const NodeContext& c, Builder& b, const AttentionProblem& p,
              std::min(c.device.max_workgroup_invocations, c.device.max_workgroup_size[0])) {
     tactic.refusal =
         "workgroups of " + std::to_string(tile.threads) + " invocations are not possible";
-  } else if (ceil_of(p.e, 4) > tile.threads) {
+  } else if (div_up(p.e, 4) > tile.threads) {
     tactic.refusal = "values have more columns than a workgroup has invocations";
   }
   if (!tactic.refusal.empty()) return tactic;
@@ -79,8 +77,8 @@ Tactic tactic_of(const NodeContext& c, Builder& b, const AttentionProblem& p,
   if (p.mask != kNoValue) step.params.push_back(param("mask_g", p.mask_group));
   step.local_size = {static_cast<uint32_t>(tile.threads), 1, 1};
   step.subgroup_size = shuffle ? static_cast<uint32_t>(width) : 0;
-  step.grid = Grid::flat_groups(p.groups.count() * ceil_of(rows, block) * splits);
-  const int64_t of_tile = tile.keys * (ceil_of(p.d, 4) + 4) + block * tile.keys / tile.threads;
+  step.grid = Grid::flat_groups(p.groups.count() * div_up(rows, block) * splits);
+  const int64_t of_tile = tile.keys * (div_up(p.d, 4) + 4) + block * tile.keys / tile.threads;
   step.iterations = ceil_div(ceil_div(p.keys, splits), tile.keys) * of_tile + block * tile.threads;
   if (splits == 1) {
     tactic.steps.push_back(std::move(step));
@@ -112,11 +110,11 @@ Tactic tactic_of(const NodeContext& c, Builder& b, const AttentionProblem& p,
 
 std::vector<Tactic> decode_attention(const NodeContext& c, Builder& b, const AttentionProblem& p) {
   const int64_t rows = typical(c.graph, p.repeat) * typical(c.graph, p.queries);
-  const int64_t groups = typical(c.graph, p.groups.count()) * ceil_of(rows, kMostRows);
+  const int64_t groups = typical(c.graph, p.groups.count()) * div_up(rows, kMostRows);
   const int64_t keys = p.keys.constant().value_or(std::max(typical(c.graph, p.keys), kTypicalKeys));
   const int64_t units = std::max<int64_t>(c.device.compute_units, 64);
   // Two workgroups a unit hide each other's loads; a range is worth a tile or more.
-  const int64_t wanted = std::clamp<int64_t>(ceil_of(2 * units, std::max<int64_t>(groups, 1)), 1,
+  const int64_t wanted = std::clamp<int64_t>(div_up(2 * units, std::max<int64_t>(groups, 1)), 1,
                                              std::clamp<int64_t>(keys / 64, 1, kMostSplits));
   std::vector<Tactic> tactics = {tactic_of(c, b, p, {128, 64}, wanted)};
   if (wanted > 1) {

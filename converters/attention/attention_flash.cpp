@@ -25,18 +25,15 @@ struct SimtTile {
   int64_t queries, keys, lanes, rows;
   int64_t threads() const { return queries / rows * lanes; }
   int64_t shared_bytes(int64_t d, int64_t e, bool shuffle) const {
-    const int64_t d4 = ceil_div(d, 4) + 1, e4 = ceil_div(e, 4) + 1;
+    const int64_t d4 = div_up(d, 4) + 1, e4 = div_up(e, 4) + 1;
     return 16 * (queries * d4 + keys * (d4 + e4) + queries * (keys / 4 + 1)) +
            (shuffle ? 0 : 4 * queries * lanes);
   }
   /// Of an invocation for each tile of keys.
   int64_t iterations(int64_t d, int64_t e) const {
-    const int64_t d4 = ceil_div(d, 4), e4 = ceil_div(e, 4);
-    return 1 + ceil_div(keys * d4, threads()) + ceil_div(keys * e4, threads()) + d4 + keys / 4;
+    const int64_t d4 = div_up(d, 4), e4 = div_up(e, 4);
+    return 1 + div_up(keys * d4, threads()) + div_up(keys * e4, threads()) + d4 + keys / 4;
   }
-
- private:
-  static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 };
 
 Tactic simt_tactic(const NodeContext& c, const Builder& b, const AttentionProblem& p,

@@ -238,6 +238,7 @@ const RegisterConverter convolutions{
     {.op = "aten::convolution_backward",
      .unsupported = backward_refusal,
      .expand = backward,
+     .flops = flops_of_convolution_backward,
      .types = types::convolution_backward},
 };
 

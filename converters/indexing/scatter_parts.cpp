@@ -255,6 +255,7 @@ const RegisterConverter parts{
     {.op = "aten::as_strided_scatter",
      .unsupported = nowhere_to_put,
      .expand = as_strided_scatter,
+     .reads_storage = true,
      .types = types::strided_put,
      .notes = "where places overlap the last wins"},
 };

@@ -13,7 +13,13 @@ Expr flops_of_convolution(const Graph& graph, const Node& node);
 /// The same, always transposed.
 Expr flops_of_transposed(const Graph& graph, const Node& node);
 
+/// Of the gradients of "input" and "weight" that "output_mask" asks for, each as much as the
+/// convolution itself.
+Expr flops_of_convolution_backward(const Graph& graph, const Node& node);
+
 /// Of "query", "key" and "value".
 Expr flops_of_attention(const Graph& graph, const Node& node);
+/// Of their gradients, for which the scores are computed anew.
+Expr flops_of_attention_backward(const Graph& graph, const Node& node);
 
 }  // namespace tv

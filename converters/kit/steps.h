@@ -15,6 +15,9 @@ namespace tv {
 /// sizes.
 int64_t typical(const Graph& graph, const Expr& expr);
 
+/// a / b, rounded up, of sizes that are known: ceil_div is that of expressions.
+inline int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 /// A flat grid with at least one invocation for each of `count` elements, for workgroups of
 /// `local_x`.
 Grid one_each(const Expr& count, uint32_t local_x);

@@ -107,7 +107,6 @@ bool loads_runs(int64_t length, const Expr& count, const Expr& along, const Expr
 
 // What rules count with.
 
-inline int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 /// The device's shader cores; where the driver does not say, those of a middling GPU.
 int64_t compute_units(const DeviceProfile& device);
 /// Time of work that overlaps with a chain of waits: the longer, and a share of the other.

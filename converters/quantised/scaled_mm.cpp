@@ -2,6 +2,7 @@
 // numbers are decoded and multiplied in float32, which their products are exact in; the result is
 // rounded once.
 
+#include "converters/kit/flops.h"
 #include "converters/kit/steps.h"
 #include "converters/quantised/dequantize.h"
 
@@ -55,6 +56,7 @@ void expand(const NodeContext& c, Rewriter& rw) {
 const RegisterConverter scaled_mm{{.op = "aten::_scaled_mm",
                                    .unsupported = unsupported,
                                    .expand = expand,
+                                   .flops = flops_of_product("self"),
                                    .translates = true,
                                    .types = "self [m k], mat2 [k n] -> [m n]",
                                    // Of the codes in a tensor of uint8.

@@ -161,6 +161,7 @@ Converter entry(std::string op, decltype(Converter::convert) convert, bool value
           .reads_views = {"self"},
           .prologue_arg = "self",
           .epilogue = true,
+          .needs_elements = true,
           .types = types::reduced,
           .examples = [op, values] { return examples(op, values); }};
 }

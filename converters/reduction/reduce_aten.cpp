@@ -168,6 +168,11 @@ Converter entry(std::string op, Expand expand, decltype(Converter::unsupported) 
           .types = types::reduced};
 }
 
+Converter of_elements(Converter converter) {
+  converter.needs_elements = true;
+  return converter;
+}
+
 Converter of_windows(Converter converter) {
   converter.moves = Moves::kMeans;
   return converter;
@@ -179,17 +184,17 @@ const RegisterConverter reductions{
     in_float32(entry("aten::sum.dim_IntList", plain("sum"))),
     in_float32(entry("aten::prod", plain("prod"))),
     in_float32(entry("aten::prod.dim_int", plain("prod"))),
-    entry("aten::amax", plain("max")),
-    entry("aten::amin", plain("min")),
-    entry("aten::max", plain("max")),
-    entry("aten::min", plain("min")),
+    of_elements(entry("aten::amax", plain("max"))),
+    of_elements(entry("aten::amin", plain("min"))),
+    of_elements(entry("aten::max", plain("max"))),
+    of_elements(entry("aten::min", plain("min"))),
     entry("aten::any", plain("any")),
     entry("aten::any.dim", plain("any")),
     typed(entry("aten::any.dims", logical("any")), types::reduced_of_some),
     entry("aten::all", plain("all")),
     entry("aten::all.dim", plain("all")),
     typed(entry("aten::all.dims", logical("all")), types::reduced_of_some),
-    entry("aten::aminmax", aminmax),
+    of_elements(entry("aten::aminmax", aminmax)),
     entry("aten::count_nonzero", count_nonzero),
     entry("aten::count_nonzero.dim_IntList", count_nonzero),
     of_windows(entry("aten::mean", mean)),

@@ -68,6 +68,7 @@ struct Origin {
   bool whole = false;          ///< the frontend runs all that it is part of, or nothing of it
   std::string op;              ///< the operator in the model, where it is another than Node::op
   std::string refusal;         ///< why the Graph cannot say what it computes: it stays native
+  bool free = false;           ///< no node of the model that does work, whatever Node::op is
   bool on_host = false;        ///< it gives the GPU nothing to compute
   bool effect = false;         ///< it keeps its order among its kind: random numbers, assertions
   std::vector<ValueId> after;  ///< what it waits for beside what it reads: where sizes come from

@@ -20,6 +20,11 @@ bool mutates(const Node& node) {
   return base.ends_with('_') && !base.ends_with("__");
 }
 
+bool is_free(std::string_view op) {
+  const Converter* converter = Registry::instance().find(op);
+  return converter && !converter->is_compute;
+}
+
 bool is_refused(const Node& node) { return !node.origin.refusal.empty(); }
 
 bool has_effect(const Node& node) {
@@ -83,9 +88,14 @@ bool is_view(const Node& node) {
   return converter && !is_refused(node) && (converter->view || !converter->is_compute);
 }
 
-bool does_work(const Node& node) {
-  const Converter* converter = Registry::instance().find(node.op);
-  return !converter || converter->is_compute;
+bool does_work(const Node& node) { return !is_free(node.op); }
+
+bool does_work_in_model(const Node& node) {
+  constexpr std::string_view kAten = "aten::";
+  const std::string& op = node.origin.op.empty() ? node.op : node.origin.op;
+  if (node.origin.free || is_free(op)) return false;
+  // Of complex values, for which importers have other names (converters/complex/complex.h).
+  return !op.starts_with(kAten) || !is_free("complex::" + op.substr(kAten.size()));
 }
 
 std::vector<std::vector<int32_t>> waiting_nodes(const Graph& graph) {

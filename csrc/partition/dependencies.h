@@ -12,6 +12,9 @@ bool is_view(const Node& node);
 /// True for a node that counts: one whose operator has no converter counts too.
 bool does_work(const Node& node);
 
+/// The same by what the node is in the model (Origin::op and Origin::free), as frontends report it.
+bool does_work_in_model(const Node& node);
+
 /// The nodes that read or wait for each value.
 std::vector<std::vector<int32_t>> waiting_nodes(const Graph& graph);
 

@@ -81,6 +81,12 @@ Plan plan(Graph graph, const Settings& settings, const DeviceProfile& device, Re
   return {std::move(graph), settings, device, rest, std::move(parts), std::move(calibration)};
 }
 
+bool is_whole(const Plan& plan) {
+  return std::ranges::none_of(plan.parts.native, [&](const NativeNode& native) {
+    return plan.rest == Rest::kNobody || does_work_in_model(plan.graph.nodes[native.node]);
+  });
+}
+
 Partition parts_as_if(const Plan& plan, const std::set<std::string>& operators) {
   return partition_as_if(plan.graph, plan.settings, plan.device, operators);
 }

@@ -39,6 +39,9 @@ struct Plan {
 Plan plan(Graph graph, const Settings& settings, const DeviceProfile& device,
           Rest rest = Rest::kCaller);
 
+/// Whether engines take all of the model that does work, or, where nobody runs the rest, all of it.
+bool is_whole(const Plan& plan);
+
 /// The parts as if every node whose operator is in `operators` were supported, whatever its
 /// converter says. Not to be built: only the sizes of its blocks mean something.
 Partition parts_as_if(const Plan& plan, const std::set<std::string>& operators);

@@ -7,9 +7,11 @@
 #include "csrc/codegen/custom_op.h"
 #include "csrc/codegen/pointwise_table.h"
 #include "csrc/converter.h"
+#include "csrc/partition/dependencies.h"
 #include "csrc/plan/plan.h"
 #include "csrc/precision.h"
 #include "csrc/report/dry_run.h"
+#include "csrc/report/flops.h"
 #include "csrc/setting_values.h"
 #include "csrc/tuner/tuner.h"
 #include "csrc/user_code.h"
@@ -91,6 +93,22 @@ py::list native_of(const Plan& plan) {
     found.append(py::make_tuple(origin.index, native.reason, native.refused));
   }
   return found;
+}
+
+std::vector<int32_t> work_of(const Plan& plan) {
+  std::vector<int32_t> origins;
+  for (const Node& node : plan.graph.nodes) {
+    if (does_work_in_model(node)) origins.push_back(node.origin.index);
+  }
+  return origins;
+}
+
+std::map<int32_t, int64_t> flops_by_origin(const Plan& plan) {
+  std::map<int32_t, int64_t> counts;
+  for (const Node& node : plan.graph.nodes) {
+    if (const int64_t count = flops_of(plan.graph, node)) counts[node.origin.index] += count;
+  }
+  return counts;
 }
 
 /// Of each block the origins of its nodes, each once; what the frontend added itself has none.
@@ -199,6 +217,13 @@ void bind_plan(py::module_& m) {
       .def_property_readonly("native", &native_of,
                              "(origin, reason, whether it is refused wherever it stands) of each "
                              "node left out; origin -1: the frontend's own.")
+      .def_property_readonly("is_whole", &is_whole,
+                             "Whether engines take all of the model that does work, or, where "
+                             "nobody runs the rest, all of it.")
+      .def_property_readonly("work", &work_of, "Origins of the nodes that do work in the model.")
+      .def_property_readonly("flops", &flops_by_origin,
+                             "Origin → floating-point operations of each node whose operator's "
+                             "registration counts them (csrc/report/flops.h).")
       .def_property_readonly("compute_nodes",
                              [](const Plan& plan) { return plan.parts.compute_nodes; })
       .def_property_readonly("covered_nodes",
@@ -340,6 +365,11 @@ void bind_registry(py::module_& m) {
         return converter != nullptr && converter->pointwise != nullptr;
       },
       "Whether an operator is an instruction of pointwise programs.");
+  m.def("reads_storage", &reads_storage,
+        "Whether an operator counts places of its first argument's storage.");
+  m.attr("PART_OF_STORAGE") = kPartOfStorage;
+  m.def("needs_elements", &needs_elements,
+        "Whether PyTorch refuses an operator for a tensor without elements.");
   m.def(
       "moves",
       [](const std::string& op) {
@@ -351,13 +381,6 @@ void bind_registry(py::module_& m) {
       },
       "How an operator moves its input's elements (Moves in csrc/converter.h); empty: it "
       "computes.");
-  m.def(
-      "is_free",
-      [](const std::string& op) {
-        const Converter* converter = Registry::instance().find(op);
-        return converter != nullptr && !converter->is_compute;
-      },
-      "True for an operator that has a converter and does no work: a view.");
 }
 
 void bind_pointwise_table(py::module_& m) {

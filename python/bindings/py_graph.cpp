@@ -66,6 +66,8 @@ Origin to_origin(const Graph& graph, const py::dict& given) {
       origin.op = value.cast<std::string>();
     } else if (name == "refusal") {
       origin.refusal = value.cast<std::string>();
+    } else if (name == "free") {
+      origin.free = value.cast<bool>();
     } else if (name == "on_host") {
       origin.on_host = value.cast<bool>();
     } else if (name == "effect") {
@@ -202,8 +204,8 @@ void bind_building(py::class_<Graph>& graph) {
       .def("add_node", &add_node, py::arg("op"), py::arg("name"), py::arg("args"),
            py::arg("outputs"), py::arg("source") = "", py::arg("module_path") = "",
            py::arg("origin") = py::dict(),
-           "Appends a node; returns the ids of its outputs. `origin`: index, op, refusal, on_host, "
-           "effect, demands as (relation, left, right, source) (csrc/graph/graph.h).")
+           "Appends a node; returns the ids of its outputs. `origin`: index, op, refusal, free, "
+           "on_host, effect, demands as (relation, left, right, source) (csrc/graph/graph.h).")
       .def(
           "set_outputs",
           [](Graph& graph, const py::list& outputs) { graph.outputs = to_outputs(outputs); },

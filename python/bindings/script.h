@@ -41,6 +41,7 @@ struct Result {
   std::vector<Engine> engines;
   std::vector<Native> native;  ///< nodes that do work and that PyTorch runs
   int64_t compute_nodes = 0, covered_nodes = 0;
+  bool is_whole() const { return covered_nodes == compute_nodes; }
   std::vector<std::string> failures;  ///< engines that were not built, and why
   std::vector<std::string> reports;   ///< of a dry run, for each stretch of code (script_report.h)
 };

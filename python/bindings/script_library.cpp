@@ -44,6 +44,7 @@ std::string to_json(const tv::script::Result& result) {
   text["failures"] = result.failures;
   text["compute_nodes"] = result.compute_nodes;
   text["covered_nodes"] = result.covered_nodes;
+  text["is_whole"] = result.is_whole();
   return text.dump();
 }
 

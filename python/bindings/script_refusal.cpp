@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "csrc/converter.h"
 #include "python/bindings/script_import.h"
 #include "python/bindings/script_nodes.h"
 #include "python/bindings/script_types.h"
@@ -43,9 +44,6 @@ std::string refusal_of(const Call& call) {
   return "";
 }
 
-// Operators on a tensor's storage, whatever its shape says.
-bool reads_storage(const Call& call) { return call.name.name.starts_with("aten::as_strided"); }
-
 std::string refusal_of_device(const ImportContext& context, at::ArrayRef<const Value*> values,
                               bool takes_numbers) {
   for (const Value* value : values) {
@@ -68,10 +66,8 @@ std::string refusal_of_tensors(const ImportContext& context, const Node* node, b
   if (!why.empty()) return why;
   const ObservedValue* first =
       node->inputs().empty() ? nullptr : context.recording.observed(node->input(0));
-  if (needs_storage && first && !first->tensors.empty() && !first->tensors[0].is_whole) {
-    return "as_strided of a tensor that is not all of its storage, in order";
-  }
-  return "";
+  const bool is_part = first && !first->tensors.empty() && !first->tensors[0].is_whole;
+  return needs_storage && is_part ? kPartOfStorage : "";
 }
 
 std::string refusal_of_input(const ImportContext& context, const Value* value) {
@@ -166,7 +162,7 @@ std::string refusal(const ImportContext& context, const Node* node) {
   for (const Call& call : recorded->calls) {
     why = refusal_of(call);
     if (!why.empty()) return why;
-    needs_storage = needs_storage || reads_storage(call);
+    needs_storage = needs_storage || reads_storage(registered_name(call.name));
   }
   why = refusal_of_tensors(context, node, needs_storage);
   if (!why.empty()) return why;

@@ -31,8 +31,6 @@ struct Rows {
   Expr batch = 1;                   ///< matrices, one after the other
 };
 
-int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /// What the launches of both kinds of products see.
 struct WordsProduct {
   Expr m;

@@ -48,7 +48,7 @@ def build_graph(path: str | os.PathLike, inputs=None, *, weights: str | os.PathL
     model = _read(path, inputs, weights)
     device = spec_for(checked.device, torch.device("cpu"))
     plan = C.plan(model.graph, compiler, device_profile(device), whole=True)
-    if plan.refusals:
+    if not plan.is_whole:
         raise UnsupportedError("\n  ".join(["[graph file] nodes cannot run on this device:",
                                             *plan.refusals]))
     held = weights_of(model, checked)
@@ -67,11 +67,11 @@ def describe(path, inputs, session) -> None:
     findings.model = os.path.basename(path)
     plan = C.plan(_read(path, inputs, None).graph, settings.compiler_json(), session.profile)
     report = json.loads(plan.report())
-    if settings.require_full_compilation and report["native"]:
+    if settings.require_full_compilation and not plan.is_whole:
         raise UnsupportedError("\n  ".join(["[graph file] nodes cannot run:", *plan.refusals]))
     details = details_of({**report, "sizes": list(plan.candidate_sizes)})
     session.add(Graph("graph file", details, Capture("", os.fspath(path))))
-    findings.exportable = not report["native"]
+    findings.exportable = plan.is_whole
     findings.export_reason = "" if findings.exportable else (
         "a .vke file holds an engine, and nothing runs the rest of a graph file")
 

@@ -140,7 +140,7 @@ def describe(module: fx.GraphModule, kind: str, settings: Settings, weights: set
         module, kind, written, weights, settings, profile)
     compilations.record(Compilation(kind, parts.compute_nodes, 0, [], parts.native))
     session.add(Graph(kind, parts.details, watch and watch.capture))
-    if settings.require_full_compilation and parts.covered_nodes < parts.compute_nodes:
+    if settings.require_full_compilation and not parts.plan.is_whole:
         session.refuse(report.in_the_way(parts))
 
 

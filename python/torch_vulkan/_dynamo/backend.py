@@ -268,7 +268,7 @@ def _build_engines(module, kind, settings, weights, user_outputs, watch, views, 
     parts = split(module, weights, settings, profile)
     if kind == "forward" and settings.permits_int8:
         warn_of_gradients(parts.plan.calibration)
-    if settings.require_full_compilation and parts.covered_nodes < parts.compute_nodes:
+    if settings.require_full_compilation and not parts.plan.is_whole:
         raise ValueError(report.in_the_way(parts))
     attach_writes(module, written, parts.engines, settings.truncate_long_and_double)
     calls, failed = [], {}

@@ -6,10 +6,10 @@ import math
 import torch
 from torch import fx
 
+from .._native import C
 from .._torch import compat
 from .._torch.strides import has_view, same
 from .fx_nodes import op_name
-from .refusals import OF_SOMETHING, STRIDED
 
 _aten = torch.ops.aten
 _SELECTS = {"aten::select.int", "aten::select_copy.int", "aten::select_scatter"}
@@ -72,9 +72,9 @@ def conditions(graph, op: str, args) -> list[tuple]:
     """What a node demands of sizes, for callers whose sizes no guard has checked:
     (relation, left, right, source)."""
     given = {name: value for name, _, value in args}
-    if op in STRIDED:
+    if C.reads_storage(op):
         return _stay_inside(graph, given)
-    if op in OF_SOMETHING:
+    if C.needs_elements(op):
         return _have_elements(graph, op, given)
     if op in _SELECTS:
         size, index = graph.value_shape(given["self"])[given["dim"]], given["index"]

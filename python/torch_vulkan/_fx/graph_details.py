@@ -30,26 +30,26 @@ class GraphDetails:
     if_supported: Callable[[Collection[str]], tuple[int, int]]
 
 
-def describe(nodes: list[fx.Node], plan, does_work, native) -> GraphDetails:
+def describe(nodes: list[fx.Node], plan, native) -> GraphDetails:
     """Args:
         nodes: by the index of a node's origin.
         plan: of the graph.
-        does_work: FX node → whether it counts.
         native: records of what stays with PyTorch, views included.
     """
-    dry = json.loads(plan.report())
+    dry, counted = json.loads(plan.report()), plan.flops
     blocks = [[nodes[i] for i in block] for block in plan.blocks]
-    work = [node for node in nodes if does_work(node)]
+    # Work → its floating-point operations: where no registration counts them, torch may.
+    work = {nodes[i]: counted.get(i) or flops.flops_of(nodes[i]) for i in plan.work}
     block_of = {node: i for i, block in enumerate(blocks) for node in block}
     covered = sum(node in block_of for node in work)
-    engines = [_engine(f"engine_{i}", engine, block, does_work)
+    engines = [_engine(f"engine_{i}", engine, block, work)
                for i, (engine, block) in enumerate(zip(dry["engines"], blocks, strict=True))]
     data = {
         "nodes": len(nodes),
         "compute_nodes": len(work),
         "covered_nodes": covered,
         "coverage": covered / len(work) if work else 1.0,
-        "flops": sum(map(flops.flops_of, work)),
+        "flops": sum(work.values()),
         "engines": engines,
         "native": [_native(record, counts) for record, counts in native],
         "modules": _modules(work, block_of),
@@ -59,22 +59,23 @@ def describe(nodes: list[fx.Node], plan, does_work, native) -> GraphDetails:
 
     def if_supported(operators):
         blocks = plan.blocks_as_if(set(operators))
-        return len(blocks), sum(does_work(nodes[i]) for block in blocks for i in block)
+        return len(blocks), sum(nodes[i] in work for block in blocks for i in block)
 
     missing = {fx_nodes.op_name(node.target) for index, _, refused in plan.native
-               if refused and index >= 0 and does_work(node := nodes[index])
+               if refused and index >= 0 and (node := nodes[index]) in work
                and not fx_nodes.has_effect(node)}
     return GraphDetails(data, list(plan.candidate_sizes), plan.compute_nodes, missing, if_supported)
 
 
 def describe_native(nodes: list[fx.Node], records) -> GraphDetails:
     """Of a graph that stays PyTorch's as a whole, as Dynamo captured it: no converter helps."""
+    work = {node: flops.flops_of(node) for node in nodes}
     data = {
         "nodes": len(nodes), "compute_nodes": len(nodes), "covered_nodes": 0,
-        "coverage": 0.0 if nodes else 1.0, "flops": sum(map(flops.flops_of, nodes)),
+        "coverage": 0.0 if nodes else 1.0, "flops": sum(work.values()),
         "engines": [],
         "native": [_native(record, True) for record in records],
-        "modules": _modules(nodes, {}),
+        "modules": _modules(work, {}),
     }
     data |= json.loads(C.block_sizes_report([], len(nodes)))
     return GraphDetails(data, [], len(nodes), set(), lambda operators: (0, 0))
@@ -85,18 +86,19 @@ def _native(record, counts: bool) -> dict:
             "module_path": record.module_path, "does_work": counts}
 
 
-def _engine(name: str, dry: dict, block: list[fx.Node], does_work) -> dict:
-    work = [node for node in block if does_work(node)]
+def _engine(name: str, dry: dict, block: list[fx.Node], work: dict[fx.Node, int]) -> dict:
+    """`work`: flops of the nodes of the graph that do work."""
+    working = [node for node in block if node in work]
     operators = Counter(fx_nodes.op_name(node.target) for node in block)
-    modules = dict.fromkeys(fx_nodes.module_path_of(node) for node in work)
+    modules = dict.fromkeys(fx_nodes.module_path_of(node) for node in working)
     return {
         "name": name,
         "nodes": len(block),
-        "compute_nodes": len(work),
+        "compute_nodes": len(working),
         "operators": dict(operators.most_common()),
         "inputs": dry["inputs"],
         "outputs": dry["outputs"],
-        "flops": sum(map(flops.flops_of, work)),
+        "flops": sum(work[node] for node in working),
         "weights": dry["weights"],
         "weight_bytes": dry["weight_bytes"],
         "quantised": dry["quantised"],
@@ -105,15 +107,15 @@ def _engine(name: str, dry: dict, block: list[fx.Node], does_work) -> dict:
     }
 
 
-def _modules(work: list[fx.Node], block_of: dict[fx.Node, int]) -> list[dict]:
+def _modules(work: dict[fx.Node, int], block_of: dict[fx.Node, int]) -> list[dict]:
     """By innermost module, in the order of the graph."""
     rows: dict[str, dict] = {}
-    for node in work:
+    for node, count in work.items():
         path = fx_nodes.module_path_of(node)
         row = rows.setdefault(path, {"path": path, "compute_nodes": 0, "covered_nodes": 0,
                                      "flops": 0, "engines": set()})
         row["compute_nodes"] += 1
-        row["flops"] += flops.flops_of(node)
+        row["flops"] += count
         if node in block_of:
             row["covered_nodes"] += 1
             row["engines"].add(block_of[node])

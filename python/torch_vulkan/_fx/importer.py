@@ -26,6 +26,7 @@ from .fx_nodes import (
 from .placement import runs_on_host
 from .random_ops import is_random_op_memory
 from .refusals import read_by_place, refusal
+from .returned_views import is_kept, is_view
 from .scalars import is_host_scalar
 from .schema import argument_kinds, is_plain, with_scalar
 from .symbols import Inexpressible, SymbolTable
@@ -34,6 +35,17 @@ from .symbols import Inexpressible, SymbolTable
 def _wrapped(number: int, info: torch.iinfo) -> int:
     """A number beside integers wraps as they do."""
     return (number - info.min) % 2**info.bits + info.min
+
+
+def _does_nothing(node: fx.Node) -> bool:
+    """True for views that PyTorch keeps, and for what only raises an error where its argument says
+    so; the rest its operator's registration tells."""
+    if op_name(node.target) == "torch::with_effects":
+        return op_name(node.args[1]) in _CHECKS
+    return is_kept(node) and is_view(node)
+
+
+_CHECKS = {"aten::_linalg_check_errors"}
 
 
 @dataclass
@@ -177,7 +189,7 @@ class Importer:
         """Adds a node of the importer's own, for `node`; returns the ids of its outputs."""
         name = f"{node.name}_scalar_{self._count}"
         self._count += 1
-        return self._graph.add_node(op, name, args, outputs)
+        return self._graph.add_node(op, name, args, outputs, origin={"free": True})
 
     def _add_node(self, node: fx.Node):
         value = node.meta.get("val")
@@ -210,7 +222,7 @@ class Importer:
             op, args = called, [
                 ("inputs", "tensors", [self._ids(n) for n in self._tensor_nodes(node)])]
         origin = {"index": len(self._result.nodes), "op": called, "refusal": reason,
-                  "effect": effect,
+                  "effect": effect, "free": _does_nothing(node),
                   "demands": [] if reason else demands.conditions(self._graph, op, args),
                   "on_host": self._device.type != "cpu" and runs_on_host(node)}
         self._result.nodes.append(node)

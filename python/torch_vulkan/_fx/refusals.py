@@ -23,20 +23,12 @@ class AsCaptured(WholeGraph):
     functional, it would copy all of them for each write."""
 
 
-STRIDED = {"aten::as_strided", "aten::as_strided_copy", "aten::as_strided_scatter"}
-"""Operators on a tensor's storage, whatever its shape says."""
-OF_SOMETHING = {"aten::max", "aten::min", "aten::max.dim", "aten::min.dim", "aten::amax",
-                "aten::amin", "aten::aminmax", "aten::argmax", "aten::argmin"}
-"""Operators that PyTorch refuses for a tensor without elements: always when it runs, and not always
-when it traces."""
-
-
 def read_by_place(graph: fx.Graph) -> set[fx.Node]:
     """Nodes whose results as_strided and its like read as they lie in storage, with gaps. Engines
     lay out their results without gaps."""
     found = set()
     for reader in graph.nodes:
-        if reader.op != "call_function" or op_name(reader.target) not in STRIDED:
+        if reader.op != "call_function" or not C.reads_storage(op_name(reader.target)):
             continue
         node = reader.args[0]
         while node.op == "call_function" and not is_all_of_its_storage(node.meta["val"]):
@@ -95,10 +87,10 @@ def _of_values(node: fx.Node, device: torch.device) -> str:
         return "its tensors live on several devices"
     if (devices or {torch.device("cpu")}) != {device}:
         return f"it computes on {(*devices, 'cpu')[0]}, engines of its graph on {device}"
-    if op_name(node.target) in OF_SOMETHING and any(same(n, 0) for n in inputs[0].shape):
+    if C.needs_elements(op_name(node.target)) and any(same(n, 0) for n in inputs[0].shape):
         return "it may be of no elements, which PyTorch refuses"
-    if op_name(node.target) in STRIDED and not is_all_of_its_storage(inputs[0]):
-        return "as_strided of a tensor that is not all of its storage, in order"
+    if C.reads_storage(op_name(node.target)) and not is_all_of_its_storage(inputs[0]):
+        return C.PART_OF_STORAGE
     return ""
 
 
@@ -106,7 +98,7 @@ def _of_torch(node: fx.Node) -> str:
     """What PyTorch says against the types of a call and its numbers, which tracing does not always
     notice: `x - True`, integers to a negative power, a result of another type than was traced. It
     is asked, with a one for each element."""
-    if not (C.is_pointwise(op_name(node.target)) or op_name(node.target) in OF_SOMETHING):
+    if not (C.is_pointwise(op_name(node.target)) or C.needs_elements(op_name(node.target))):
         return ""
     names = tuple(node.kwargs)
     called = _called(node.target, tuple(map(_described, node.args)), names,

@@ -13,7 +13,6 @@ from .._native import C
 from ..compilations import NativeRecord
 from . import fx_nodes, graph_details
 from .importer import Imported, Importer
-from .returned_views import is_kept, is_view
 
 PREFIX = "engine_"
 
@@ -50,20 +49,6 @@ class Split:
         return sum(self.compute.values())
 
 
-def _does_work(node: fx.Node) -> bool:
-    """False for views, and for what only raises an error where its argument says so."""
-    if is_kept(node) and is_view(node):
-        return False
-    op = fx_nodes.op_name(node.target)
-    if op == "torch::with_effects":
-        return fx_nodes.op_name(node.args[1]) not in _CHECKS
-    # Of complex values, which the importer calls by other names (converters/complex/complex.h).
-    return not C.is_free(op) and not C.is_free(op.replace("aten::", "complex::"))
-
-
-_CHECKS = {"aten::_linalg_check_errors"}
-
-
 def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile,
           warns: bool = True) -> Split:
     """Partitions `module` and moves each block into a sub-module `engine_<i>`, in place; where
@@ -74,9 +59,10 @@ def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile
     if warns:
         warn_of_missing(plan.calibration)
     result = Split(plan=plan, imported=imported)
-    result.compute_nodes = sum(map(_does_work, imported.nodes))
-    native = [(record_of(node, reason), _does_work(node)) for index, reason, _ in plan.native
-              if index >= 0 and (node := imported.nodes[index])]
+    work = set(plan.work)
+    result.compute_nodes = len(work)
+    native = [(record_of(imported.nodes[index], reason), index in work)
+              for index, reason, _ in plan.native if index >= 0]
     result.native = [record for record, _ in native]
     if warns and settings.permits_int8 and not settings.builds_nothing:
         warn_of_unused(plan.calibration)
@@ -88,11 +74,11 @@ def split(module: fx.GraphModule, weights: set[str], settings: Settings, profile
         if not nodes:
             continue  # numbers that the importer made tensors, and that only native nodes read
         name_of[number] = f"{PREFIX}{len(blocks)}"
-        result.compute[name_of[number]] = sum(map(_does_work, nodes))
+        result.compute[name_of[number]] = len(work.intersection(block))
         blocks.append(_with_getitems(nodes))
     result.block_of = {name: number for number, name in name_of.items()}
     if settings.builds_nothing:
-        result.details = graph_details.describe(imported.nodes, plan, _does_work, native)
+        result.details = graph_details.describe(imported.nodes, plan, native)
         result.engines = list(result.compute)
         return result
     if blocks:

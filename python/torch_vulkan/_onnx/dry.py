@@ -35,7 +35,7 @@ def describe(model, inputs, session) -> None:
     findings.model = os.path.basename(model) if isinstance(model, (str, os.PathLike)) else "model"
     try:
         whole = C.plan(imported(model, given, compiler).graph, compiler, profile, whole=True)
-        if whole.refusals:
+        if not whole.is_whole:
             raise UnsupportedError("\n  ".join(["[onnx] nodes cannot run:", *whole.refusals]))
         report, by_size = json.loads(whole.report()), whole
     except UnsupportedError:

@@ -38,7 +38,7 @@ class Observed:
         device = device_list.spec_for(None, torch.device("cpu"))
         plan = C.plan(C.observed_by_calibration(source.graph, compiler), compiler,
                       C.device_profile(device), whole=True)
-        if plan.refusals:
+        if not plan.is_whole:
             raise UnsupportedError("\n  ".join(["tv.calibrate: no engine takes:", *plan.refusals]))
         weights = weights_of(source, settings)
         self._engine = Engine(C.build(plan, 0, None, settings.cache_json()), device or None)

@@ -37,7 +37,7 @@ class Single:
         self._compiler = settings.compiler_json(debug_directory(settings))
         model = imported(file, given, self._compiler)
         plan = C.plan(model.graph, self._compiler, profile, whole=True)
-        if plan.refusals:
+        if not plan.is_whole:
             raise UnsupportedError(_refusals(plan.refusals))
         warn_of_missing(plan.calibration)
         weights = weights_of(model, settings)
@@ -86,7 +86,7 @@ class Single:
         """Raises ValueError where the file is of another network."""
         new = imported(model, self._given, self._compiler)
         plan = C.plan(new.graph, self._compiler, self._profile, whole=True)
-        if plan.refusals or plan.key() != self._key:
+        if not plan.is_whole or plan.key() != self._key:
             raise ValueError(ANOTHER)
         wanted = [binding["name"] for binding in self.engines[0].info()["weights"]]
         weights = weights_of(new, self._settings)

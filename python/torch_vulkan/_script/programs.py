@@ -45,7 +45,7 @@ def compile_module(module: torch.jit.ScriptModule, arguments: Arguments | None,
                        debug_dir=debug_directory(settings))
     native = [NativeRecord(n["op"], n["reason"], n["source"], n["module_path"])
               for n in about["native"]]
-    if settings.require_full_compilation and about["covered_nodes"] < about["compute_nodes"]:
+    if settings.require_full_compilation and not about["is_whole"]:
         raise ValueError("require_full_compilation: these stay native:\n" + "\n".join(
             f"  {n.op} ({n.source}): {n.reason}" for n in native))
     for failure in about["failures"]:

@@ -10,6 +10,7 @@
 #include "csrc/codegen/glsl_compiler.h"
 #include "tests/cpp/kit/interpreted_engine.h"
 #include "tests/cpp/kit/matrix_engines.h"
+#include "tests/cpp/kit/rotation.h"
 #include "tests/cpp/kit/seed.h"
 #include "workloads/tactic_run.h"
 
@@ -106,7 +107,8 @@ TEST(AttentionInterpreted, IsRightInEveryLayoutOfFragments) {
   DeviceProfile profile = h200_profile();
   profile.coop_matrix2 = true;
   size_t runs = 0;
-  for (const size_t p : drawn(problems.size(), fewer_sanitised(2), problems.size())) {
+  const Turns met = turns(problems.size(), fewer_sanitised(2), problems.size());
+  for (const size_t p : met.taken()) {
     const Attention& a = problems[p];
     auto tactics = interpreted_tactics(a.graph(), "tv::attention", {}, profile);
     std::erase_if(tactics, [](const CandidateTactic& t) {
@@ -116,7 +118,7 @@ TEST(AttentionInterpreted, IsRightInEveryLayoutOfFragments) {
     ASSERT_FALSE(tactics.empty()) << a.str();
     TacticRun data(a.graph(), nullptr, profile);
     const auto wanted = reference(a, data.inputs());
-    for (const size_t t : drawn(tactics.size(), 1, 6, static_cast<uint32_t>(p))) {
+    for (const size_t t : turns(tactics.size(), 1, 6, p, met.round).taken()) {
       SCOPED_TRACE(a.str() + ", " + tactics[t].name + "; " + seed_text());
       InterpretedEngine engine(
           engine_with_tactic(a.graph(), "tv::attention", tactics[t].name, {}, profile, cache),

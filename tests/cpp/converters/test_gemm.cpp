@@ -71,11 +71,6 @@ class Gemm : public testing::Test {
     return {names[turn(names.size(), 1, problem, seed / kRunsToLarge)[0]]};
   }
 
-  uint64_t this_problem(uint64_t number) {
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    return problem_of(std::string(test->test_suite_name()) + "." + test->name(), number);
-  }
-
   /// Calls `f(name, engine)` for the tactics that the problem meets, one at least.
   template <class F>
   void for_each_tactic(const GemmProblem& problem, const Settings& settings, F&& f) {

@@ -10,6 +10,7 @@
 #include "tests/cpp/kit/graph_builder.h"
 #include "tests/cpp/kit/interpreted_engine.h"
 #include "tests/cpp/kit/matrix_engines.h"
+#include "tests/cpp/kit/rotation.h"
 #include "tests/cpp/kit/seed.h"
 #include "workloads/tactic_run.h"
 
@@ -144,7 +145,8 @@ void run_byte_convolutions(const DeviceProfile& profile, size_t most) {
       std::filesystem::temp_directory_path() / ("tv_conv_bytes_" + std::to_string(getpid()));
   const std::vector<ByteConvolution> all = byte_convolutions();
   size_t runs = 0;
-  for (const size_t k : drawn(all.size(), fewer_sanitised(most), all.size())) {
+  const Turns met = turns(all.size(), fewer_sanitised(most), all.size());
+  for (const size_t k : met.taken()) {
     const ByteConvolution& p = all[k];
     const Graph graph = p.graph(p.constant);
     auto tactics = interpreted_tactics(graph, kOp, {}, profile);
@@ -154,7 +156,7 @@ void run_byte_convolutions(const DeviceProfile& profile, size_t most) {
     ASSERT_FALSE(tactics.empty()) << p.str();
     TacticRun data(p.graph(false), nullptr, profile, kSpread);
     const Numbers wanted = p.reference(data.inputs());
-    for (const size_t t : drawn(tactics.size(), 1, 10, static_cast<uint32_t>(k))) {
+    for (const size_t t : turns(tactics.size(), 1, 10, k, met.round).taken()) {
       SCOPED_TRACE(p.str() + ", " + tactics[t].name + "; " + seed_text());
       const Settings settings{.check_addresses = runs % 3 == 1};
       InterpretedEngine engine(

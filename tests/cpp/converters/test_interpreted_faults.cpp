@@ -11,6 +11,7 @@
 #include "csrc/codegen/kernel_source.h"
 #include "tests/cpp/kit/interpreted_engine.h"
 #include "tests/cpp/kit/matrix_engines.h"
+#include "tests/cpp/kit/rotation.h"
 #include "tests/cpp/kit/seed.h"
 #include "workloads/conv_problem.h"
 #include "workloads/gemm_problem.h"
@@ -82,7 +83,7 @@ TEST(InterpretedFaults, InKernelsOfTheMatrixUnitsAreFound) {
       std::filesystem::temp_directory_path() / ("tv_faults_" + std::to_string(getpid()));
   const DeviceProfile profile = h200_profile();
   const auto list = faults();
-  for (const size_t k : drawn(list.size(), fewer_sanitised(5), list.size())) {
+  for (const size_t k : turns(list.size(), fewer_sanitised(5), list.size()).taken()) {
     const KernelFault& fault = list[k];
     SCOPED_TRACE(std::string(fault.tactic) + ": " + fault.edit.from + " -> " + fault.edit.to +
                  "; " + seed_text());

@@ -17,6 +17,7 @@
 #include "csrc/passes/simplify/canonicalise.h"
 #include "tests/cpp/kit/interpreted_engine.h"
 #include "tests/cpp/kit/matrix_engines.h"
+#include "tests/cpp/kit/rotation.h"
 #include "tests/cpp/kit/seed.h"
 #include "workloads/conv_problem.h"
 #include "workloads/gemm_problem.h"
@@ -73,17 +74,19 @@ class MatrixInterpreted : public testing::Test {
            const std::string& names, size_t most, const Check& check) {
     size_t runs = 0;
     most = fewer_sanitised(most);
-    for (const size_t t : drawn(trials.size(), trials.size(), trials.size())) {
+    const Turns met = turns(trials.size(), most, trials.size());
+    for (const size_t t : met.order) {
       if (runs >= most && !tests_all()) break;
       const Trial<Problem>& trial = trials[t];
       const Graph graph = trial.problem.graph();
-      profile_.compute_units = kUnits[(test_seed() + t) % std::size(kUnits)];
+      profile_.compute_units = kUnits[(met.round + t) % std::size(kUnits)];
       auto tactics = interpreted_tactics(graph, op, trial.settings(), profile_);
       const std::regex wanted(names);
       std::erase_if(tactics,
                     [&](const CandidateTactic& o) { return !std::regex_match(o.name, wanted); });
       Data data(trial.problem, test_seed());
-      for (const size_t k : drawn(tactics.size(), 1, 6, static_cast<uint32_t>(t))) {
+      const uint64_t round = met.round / std::size(kUnits);
+      for (const size_t k : turns(tactics.size(), 1, 6, t, round).taken()) {
         const size_t l = (runs++ + test_seed()) % std::size(kFragmentLayouts);
         SCOPED_TRACE(trial.str() + ", " + tactics[k].name + ", " +
                      std::to_string(profile_.compute_units) + " compute units, fragments " +
@@ -217,7 +220,8 @@ TEST_F(MatrixInterpreted, WhatIsNotFiniteStaysWhereAConvolutionReadsIt) {
       trials_of<ConvProblem>({{.ic = 32, .h = 5, .w = 6, .oc = 24},
                               {.ic = 32, .h = 5, .w = 6, .oc = 24, .last = true},
                               {.ic = 32, .h = 5, .w = 6, .oc = 24, .last = true, .y_last = true}});
-  for (const size_t k : drawn(trials.size(), 1, trials.size())) {
+  const Turns met = turns(trials.size(), 1, trials.size());
+  for (const size_t k : met.taken()) {
     const ConvProblem& p = trials[k].problem;
     const Settings settings = trials[k].settings();
     ConvData data(p);
@@ -225,7 +229,7 @@ TEST_F(MatrixInterpreted, WhatIsNotFiniteStaysWhereAConvolutionReadsIt) {
     auto tactics = interpreted_tactics(p.graph(), "aten::convolution", settings, profile_);
     std::erase_if(tactics,
                   [](const CandidateTactic& t) { return !t.name.starts_with("conv_matrix_"); });
-    for (const size_t t : drawn(tactics.size(), 1, 6, static_cast<uint32_t>(k))) {
+    for (const size_t t : turns(tactics.size(), 1, 6, k, met.round).taken()) {
       SCOPED_TRACE(trials[k].str() + ", " + tactics[t].name + "; " + seed_text());
       InterpretedEngine engine(engine_with_tactic(p.graph(), "aten::convolution", tactics[t].name,
                                                   settings, profile_, cache_),
@@ -243,7 +247,8 @@ TEST_F(MatrixInterpreted, WhatIsNotFiniteStaysWhereAConvolutionReadsIt) {
 TEST_F(MatrixInterpreted, WhatIsNotFiniteStaysInItsRowAndColumn) {
   const auto trials = trials_of<GemmProblem>(
       {{.m = 40, .n = 56, .k = 72}, {.m = 40, .n = 56, .k = 72, .constant_b = false}});
-  for (const size_t k : drawn(trials.size(), 1, trials.size())) {
+  const Turns met = turns(trials.size(), 1, trials.size());
+  for (const size_t k : met.taken()) {
     const GemmProblem& p = trials[k].problem;
     const Settings settings = trials[k].settings();
     GemmData data(p);
@@ -253,7 +258,7 @@ TEST_F(MatrixInterpreted, WhatIsNotFiniteStaysInItsRowAndColumn) {
     auto tactics = interpreted_tactics(p.graph(), "tv::matmul", settings, profile_);
     std::erase_if(tactics,
                   [](const CandidateTactic& t) { return t.name.find("f16") == t.name.npos; });
-    for (const size_t t : drawn(tactics.size(), fewer_sanitised(2), 6, static_cast<uint32_t>(k))) {
+    for (const size_t t : turns(tactics.size(), fewer_sanitised(2), 6, k, met.round).taken()) {
       SCOPED_TRACE(trials[k].str() + ", " + tactics[t].name + "; " + seed_text());
       InterpretedEngine engine(
           engine_with_tactic(p.graph(), "tv::matmul", tactics[t].name, settings, profile_, cache_),
@@ -280,7 +285,8 @@ TEST_F(MatrixInterpreted, WhatIsNotFiniteStaysInItsRowAndColumn) {
 /// One engine for all numbers of rows.
 TEST_F(MatrixInterpreted, RowsAreCountedAtTheCall) {
   constexpr int64_t kRows = 97;  // stands for the symbol in the graph
-  for (const size_t k : drawn(4, 1, 4)) {
+  const Turns met = turns(4, 1, 4);
+  for (const size_t k : met.taken()) {
     GemmProblem problem{.m = kRows, .n = 40, .k = 72, .constant_b = k % 2 == 0};
     problem.dtype = k < 2 ? DType::kF16 : DType::kF32;
     Graph graph = problem.graph();
@@ -291,7 +297,7 @@ TEST_F(MatrixInterpreted, RowsAreCountedAtTheCall) {
     auto tactics = interpreted_tactics(graph, "tv::matmul", {}, profile_);
     std::erase_if(tactics,
                   [](const CandidateTactic& t) { return t.name.find("f16") == t.name.npos; });
-    for (const size_t t : drawn(tactics.size(), 1, 6, static_cast<uint32_t>(k))) {
+    for (const size_t t : turns(tactics.size(), 1, 6, k, met.round).taken()) {
       SCOPED_TRACE(problem.str() + ", " + tactics[t].name + "; " + seed_text());
       InterpretedEngine engine(
           engine_with_tactic(graph, "tv::matmul", tactics[t].name, {}, profile_, cache_),

@@ -11,6 +11,7 @@
 #include "converters/kit/steps.h"
 #include "tests/cpp/kit/interpreted_engine.h"
 #include "tests/cpp/kit/matrix_engines.h"
+#include "tests/cpp/kit/rotation.h"
 #include "tests/cpp/kit/seed.h"
 #include "tests/cpp/kit/small_floats.h"
 #include "workloads/tactic_run.h"
@@ -190,7 +191,8 @@ void run(const std::vector<Problem>& problems, const std::string& names,
   const auto cache =
       std::filesystem::temp_directory_path() / ("tv_packed_" + std::to_string(getpid()));
   size_t runs = 0;
-  for (const size_t k : drawn(problems.size(), fewer_sanitised(most), problems.size())) {
+  const Turns met = turns(problems.size(), fewer_sanitised(most), problems.size());
+  for (const size_t k : met.taken()) {
     const Problem& p = problems[k];
     const bool constant = k % 2 == 0;
     const Graph graph = constant ? with_weight(p.graph()) : p.graph();
@@ -199,7 +201,7 @@ void run(const std::vector<Problem>& problems, const std::string& names,
     ASSERT_FALSE(tactics.empty()) << p.str();
     TacticRun data(p.graph(), nullptr, profile, kSpread);
     const Numbers wanted = p.reference(data.inputs());
-    for (const size_t t : drawn(tactics.size(), 1, 12, static_cast<uint32_t>(k))) {
+    for (const size_t t : turns(tactics.size(), 1, 12, k, met.round).taken()) {
       SCOPED_TRACE(p.str() + ", " + tactics[t].name + "; " + seed_text());
       const Settings settings{.check_addresses = runs % 3 == 1};
       InterpretedEngine engine(

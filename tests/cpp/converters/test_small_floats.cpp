@@ -11,6 +11,7 @@
 #include "csrc/graph/quantised.h"
 #include "tests/cpp/kit/interpreted_engine.h"
 #include "tests/cpp/kit/matrix_engines.h"
+#include "tests/cpp/kit/rotation.h"
 #include "tests/cpp/kit/sample_graphs.h"
 #include "tests/cpp/kit/seed.h"
 #include "tests/cpp/kit/small_floats.h"
@@ -141,7 +142,7 @@ TEST(SmallFloats, MatrixUnitsDecodeEveryCode) {
   const auto cache =
       std::filesystem::temp_directory_path() / ("tv_codes_" + std::to_string(getpid()));
   const std::vector<Codes> all = all_codes();
-  for (const size_t k : drawn(all.size(), fewer_sanitised(2), all.size())) {
+  for (const size_t k : turns(all.size(), fewer_sanitised(2), all.size()).taken()) {
     Codes codes = all[k];
     codes.m = 16;
     Graph graph = codes.graph();

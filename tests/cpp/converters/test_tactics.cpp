@@ -9,6 +9,7 @@
 
 #include "csrc/converter.h"
 #include "runtime/base/error.h"
+#include "tests/cpp/kit/rotation.h"
 #include "tests/cpp/kit/sample_graphs.h"
 #include "tests/cpp/kit/seed.h"
 #include "workloads/tactic_run.h"
@@ -67,11 +68,12 @@ TEST_P(Tactics, AgreeWithTheReference) {
   profiles.back().compute_units = 1;
   const std::vector<Graph> examples = Registry::instance().find(GetParam())->examples();
   // Those of operators with many take turns.
-  const size_t most = tests_all() ? examples.size() : std::max<size_t>(4, examples.size() / 3);
+  const Turns met =
+      turns(examples.size(), std::max<size_t>(4, examples.size() / 3), examples.size());
   int64_t compared = 0;
   size_t runs = 0;
-  for (const size_t example : drawn(examples.size(), examples.size(), examples.size())) {
-    if (runs++ >= most && compared > 0) break;
+  for (const size_t example : met.order) {
+    if (runs++ >= met.most && compared > 0) break;
     for (const DeviceProfile& p : profiles) {
       SCOPED_TRACE((p.is_cpu() ? "CPU" : "GPU") + std::string(", example ") +
                    std::to_string(example) + "; " + seed_text());

@@ -1,5 +1,7 @@
 #include "tests/cpp/kit/rotation.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 
 namespace tv::test {
@@ -17,6 +19,21 @@ std::vector<size_t> turn(size_t count, size_t most, uint64_t problem, uint64_t s
   const uint64_t first = (problem % count + seed % count) % count * (most % count);
   for (size_t i = 0; i < std::min(most, count); ++i) taken.push_back((first + i) % count);
   return taken;
+}
+
+uint64_t this_problem(uint64_t number) {
+  const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+  return problem_of(std::string(test->test_suite_name()) + "." + test->name(), number);
+}
+
+Turns turns(size_t count, size_t most, size_t most_of_all, uint64_t number, uint64_t seed) {
+  if (count == 0) return {};
+  most = std::min(tests_all() ? most_of_all : most, count);
+  Turns made{.order = std::vector<size_t>(count), .most = most};
+  const size_t first = turn(count, most, this_problem(number), seed).front();
+  for (size_t i = 0; i < count; ++i) made.order[i] = (first + i) % count;
+  made.round = seed / ((count + most - 1) / most);
+  return made;
 }
 
 }  // namespace tv::test

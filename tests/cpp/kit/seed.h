@@ -4,10 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
-#include <numeric>
 #include <random>
 #include <string>
-#include <vector>
 
 namespace tv::test {
 
@@ -24,7 +22,7 @@ inline std::string seed_text() {
   return "TV_TEST_SEED=" + std::to_string(test_seed()) + " draws the same again";
 }
 
-/// Whether `scripts/test.sh --all` runs: what is drawn from is then tried whole.
+/// Whether `scripts/test.sh --all` runs: what takes turns is then tried whole.
 inline bool tests_all() { return std::getenv("TV_TEST_ALL") != nullptr; }
 
 /// Fewer where the sanitizers slow down what is drawn.
@@ -34,17 +32,6 @@ inline size_t fewer_sanitised(size_t most) {
 #else
   return most;
 #endif
-}
-
-/// Numbers below `count` in the order in which to try them, `most` at most; with `--all`
-/// `most_of_all`.
-inline std::vector<size_t> drawn(size_t count, size_t most, size_t most_of_all, uint32_t salt = 0) {
-  std::vector<size_t> order(count);
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::mt19937 random(test_seed() + salt);
-  std::shuffle(order.begin(), order.end(), random);
-  order.resize(std::min(tests_all() ? most_of_all : most, count));
-  return order;
 }
 
 /// Whether case `place` of `count` is in this run: they take turns in two parts, and a single case

@@ -30,6 +30,26 @@ TEST(Rotation, ConsecutiveSeedsTakeEverythingForEachProblem) {
   EXPECT_TRUE(turn(0, 3, 1, 2).empty());
 }
 
+/// Of problems and their tactics each alone would have its turns, and pairs would not.
+TEST(Rotation, WhatMeetsThingsInTurnMeetsEachOfThem) {
+  constexpr size_t kProblems = 12, kMost = 5, kTactics = 6;
+  constexpr size_t kSeeds = 3 * kTactics;  // each problem has its turn in three of them
+  for (const uint64_t first : {0ULL, 18ULL, 3999999996ULL}) {
+    std::set<std::pair<size_t, size_t>> met;
+    for (uint64_t seed = first; seed < first + kSeeds; ++seed) {
+      const Turns problems = turns(kProblems, kMost, kMost, 0, seed);
+      EXPECT_EQ(std::set<size_t>(problems.order.begin(), problems.order.end()).size(), kProblems);
+      EXPECT_EQ(problems.taken().size(), kMost);
+      for (const size_t p : problems.taken()) {
+        const Turns tactics = turns(kTactics, 1, 1, p, problems.round);
+        met.emplace(p, tactics.taken().at(0));
+      }
+    }
+    EXPECT_EQ(met.size(), kProblems * kTactics);
+  }
+  EXPECT_TRUE(turns(0, 3, 3).taken().empty());
+}
+
 TEST(Rotation, ProblemsOfATestTakeOthersAtOneSeed) {
   std::set<size_t> taken;
   for (uint64_t number = 0; number < 12; ++number) {

@@ -246,6 +246,19 @@ def test_dry_run(path):
                    require_full_compilation=True)
 
 
+class Turned(nn.Module):
+    def forward(self, x):
+        return x.relu() * 2, x.t()
+
+
+def test_dry_run_of_a_view_that_the_engine_copies(path):
+    """PyTorch would keep the view; where nobody runs the rest of a file, the engine has it."""
+    tv.export_graph(Turned(), path, [torch.randn(3, 4)])
+    assert tv.dry_run(path, min_block_size=1).data["exportable"]
+    tv.dry_run(path, require_full_compilation=True)
+    assert len(engine_of(path).info()["outputs"]) == 2
+
+
 class Native(nn.Module):
     def forward(self, x):
         return torch.linalg.eigvals(x).real + torch.randn(3)

@@ -151,6 +151,15 @@ def test_flops_of_attention():
     assert report.data["flops"] == 2 * 5 * 8 * 3
 
 
+def test_flops_of_gradients():
+    """Those of a weight in groups are as many as the convolution's; torch's counter has them as if
+    each channel met all others."""
+    report = tv.dry_run(nn.Conv2d(4, 4, 3, groups=2).train(), [torch.randn(2, 4, 8, 8)])
+    forward = 2 * (2 * 4 * 6 * 6) * (2 * 3 * 3)
+    assert {g["kind"]: g["flops"] for g in report.data["graphs"]} == {
+        "forward": forward, "backward": forward}
+
+
 def test_recommends_a_size_and_operators():
     report = broken(min_block_size=50)
     assert report.coverage == 0 and report.engines == []

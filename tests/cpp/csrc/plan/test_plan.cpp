@@ -35,6 +35,26 @@ TEST(Plan, GivesBlocksAndReasonsWithTheFrontendsOwnNumbers) {
   EXPECT_EQ(made.graph.nodes[made.parts.blocks[1][0]].origin.index, 40);
 }
 
+TEST(Plan, IsWholeWhereEnginesTakeAllThatDoesWorkInTheModel) {
+  test::GraphBuilder b = broken_in_two();
+  const auto whole = [&](Rest rest) {
+    return is_whole(plan(b.graph, {.min_block_size = 1}, device(), rest));
+  };
+  EXPECT_FALSE(whole(Rest::kCaller));
+  Origin& unknown = b.graph.nodes[2].origin;
+  unknown.free = true;
+  EXPECT_TRUE(whole(Rest::kCaller));
+  EXPECT_FALSE(whole(Rest::kNobody));
+  unknown = {.op = "aten::view_as_real"};  // free, and has a converter as complex::view_as_real
+  EXPECT_TRUE(whole(Rest::kCaller));
+  unknown = {.op = "aten::mm"};
+  EXPECT_FALSE(whole(Rest::kCaller));
+  b.graph.nodes[2].op = "aten::relu";
+  b.graph.nodes[2].args = {tensor_arg("self", b.graph.nodes[2].all_inputs().at(0))};
+  EXPECT_TRUE(whole(Rest::kCaller));
+  EXPECT_TRUE(whole(Rest::kNobody));
+}
+
 /// Two products that a calibration covers, with a node between them that no engine takes.
 TEST(Plan, SaysWhichCalibratedProductsAreInBlocks) {
   test::GraphBuilder b;

@@ -52,6 +52,23 @@ TEST(Flops, OfAttention) {
             2 * (2 * 3 * 8) * 11 * (16 + 4));
 }
 
+TEST(Flops, OfGradients) {
+  const std::vector<std::pair<const char*, Shape>> reads = {
+      {"grad_output", {2, 4, 3, 3}}, {"input", {2, 6, 5, 5}}, {"weight", {4, 3, 3, 3}}};
+  const auto asked = [](bool input, bool weight) {
+    return attr_arg("output_mask", std::vector<bool>{input, weight, true});
+  };
+  const int64_t forward = 2 * (2 * 4 * 3 * 3) * (3 * 3 * 3);
+  const char* op = "aten::convolution_backward";
+  EXPECT_EQ(flops(op, reads, {2, 6, 5, 5}, {asked(true, true)}), 2 * forward);
+  EXPECT_EQ(flops(op, reads, {2, 6, 5, 5}, {asked(false, true)}), forward);
+  EXPECT_EQ(flops(op, reads, {4}, {asked(false, false)}), 0);
+  EXPECT_EQ(flops("aten::_scaled_dot_product_flash_attention_for_cpu_backward",
+                  {{"query", {2, 3, 8, 16}}, {"key", {2, 3, 11, 16}}, {"value", {2, 3, 11, 4}}},
+                  {2, 3, 8, 16}),
+            2 * (2 * 3 * 8) * 11 * (3 * 16 + 2 * 4));
+}
+
 TEST(Flops, AtTheUsualSizes) {
   GraphBuilder b;
   const Expr n = Expr::symbol(b.symbol("n", 3));
