@@ -1,9 +1,15 @@
-"""The architectures of benchmarks/survey.py: transformers' by their configurations, those of timm
-and diffusers where they are installed, and a few written here, all small, with random weights."""
+"""The architectures of benchmarks/survey.py, with random weights: transformers' by their
+configurations, small or of full size, those of timm and diffusers where they are installed, and a
+few written here. timm wants torchvision, of which its networks need nothing: where it is not
+installed, modules of empty classes stand in for it."""
 
+import contextlib
 import importlib.util
+import sys
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import transformers as tf
@@ -27,6 +33,15 @@ _TRANSFORMERS = {
     "bert": (_TEXT, "tokens"), "albert": (dict(_TEXT, embedding_size=64), "tokens"),
     "roberta": (_TEXT, "tokens"), "electra": (dict(_TEXT, embedding_size=64), "tokens"),
     "deberta-v2": (dict(_TEXT, relative_attention=True, pos_att_type=["p2c", "c2p"]), "tokens"),
+    "deberta": (dict(_TEXT, relative_attention=True, pos_att_type=["p2c", "c2p"]), "tokens"),
+    "mobilebert": (dict(_TEXT, embedding_size=64, intra_bottleneck_size=64, true_hidden_size=64),
+                   "tokens"),
+    "squeezebert": (dict(_TEXT, embedding_size=128), "tokens"),
+    "convbert": (dict(_TEXT, embedding_size=64), "tokens"), "roformer": (_TEXT, "tokens"),
+    "modernbert": (dict(_TEXT, global_attn_every_n_layers=2, local_attention=32, pad_token_id=0,
+                        bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2), "tokens"),
+    "xlnet": (dict(d_model=128, n_layer=2, n_head=4, d_inner=256, vocab_size=1000), "tokens"),
+    "longformer": (dict(_TEXT, attention_window=[32, 32]), "long"),
     "mpnet": (_TEXT, "tokens"), "nystromformer": (_TEXT, "tokens"), "fnet": (_TEXT, "tokens"),
     "big_bird": (dict(_TEXT, block_size=16, num_random_blocks=1), "long"),
     "distilbert": (dict(dim=128, n_layers=2, n_heads=4, hidden_dim=256, vocab_size=1000),
@@ -37,7 +52,24 @@ _TRANSFORMERS = {
     "bloom": (dict(hidden_size=128, n_layer=2, n_head=4, vocab_size=1000), "tokens"),
     "llama": (_GROUPED, "tokens"), "mistral": (_GROUPED, "tokens"), "qwen2": (_GROUPED, "tokens"),
     "gemma": (dict(_GROUPED, head_dim=32), "tokens"), "phi": (_GROUPED, "tokens"),
+    "gptj": (dict(_GPT, rotary_dim=16), "tokens"),
+    "gpt_neo": (dict(hidden_size=128, num_layers=2, num_heads=4, window_size=32, vocab_size=1000,
+                     attention_types=[[["global", "local"], 1]]), "tokens"),
+    "falcon": (_TEXT, "tokens"),
+    "mpt": (dict(d_model=128, n_heads=4, n_layers=2, vocab_size=1000), "tokens"),
+    "olmo": (_GROUPED, "tokens"), "phi3": (_GROUPED, "tokens"),
+    "gemma2": (dict(_GROUPED, head_dim=32), "tokens"),
+    "qwen3": (dict(_GROUPED, head_dim=32), "tokens"),
+    "mixtral": (dict(_GROUPED, num_local_experts=4), "tokens"),
+    "mamba2": (dict(hidden_size=128, num_hidden_layers=2, vocab_size=1000, num_heads=8,
+                    head_dim=32, expand=2, state_size=16, n_groups=1, chunk_size=32), "tokens"),
+    "rwkv": (dict(hidden_size=128, num_hidden_layers=2, vocab_size=1000,
+                  attention_hidden_size=128, intermediate_size=256), "tokens"),
     "mamba": (dict(hidden_size=128, num_hidden_layers=2, vocab_size=1000), "tokens"),
+    "longt5": (dict(_T5, encoder_attention_type="transient-global", local_radius=16,
+                    global_block_size=8), "pairs"),
+    "switch_transformers": (dict(_T5, num_experts=4, num_sparse_encoder_layers=1,
+                                 num_sparse_decoder_layers=1), "pairs"),
     "t5": (_T5, "pairs"), "bart": (_SEQ2SEQ, "pairs"), "pegasus": (_SEQ2SEQ, "pairs"),
     "vit": (_VIT, "image"), "deit": (_VIT, "image"), "beit": (_VIT, "image"),
     "dinov2": (dict(_VIT, patch_size=16), "image"),
@@ -60,9 +92,29 @@ _TRANSFORMERS = {
     "cvt": (dict(embed_dim=[16, 32, 64], num_heads=[1, 2, 4], depth=[1, 1, 2]), "image"),
     "levit": (dict(image_size=96, hidden_sizes=[64, 96, 128], num_attention_heads=[2, 3, 4],
                    depths=[1, 1, 1], key_dim=[16, 16, 16]), "image"),
+    "mobilevit": (dict(image_size=96, hidden_sizes=[48, 64, 80],
+                       neck_hidden_sizes=[16, 32, 48, 64, 80, 96, 128]), "image"),
+    "mobilevitv2": (dict(image_size=96, width_multiplier=0.5), "image"),
+    "focalnet": (dict(image_size=96, embed_dim=32, depths=[1, 1], focal_levels=[2, 2],
+                      focal_windows=[3, 3], hidden_sizes=[32, 64]), "image"),
+    "yolos": (dict(_VIT, image_size=[96, 96]), "image"),
+    "hiera": (dict(image_size=[96, 96], embed_dim=32, depths=[1, 1, 1, 1], num_heads=[1, 2, 4, 8]),
+              "image"),
+    "swiftformer": (dict(image_size=96, depths=[1, 1, 1, 1], embed_dims=[16, 32, 64, 128]),
+                    "image"),
+    "siglip_vision_model": (_VIT, "image"),
+    "timesformer": (dict(_VIT, num_frames=4), "video"),
     "videomae": (dict(_VIT, num_frames=4, tubelet_size=2), "video"),
     "vivit": (dict(_VIT, num_frames=4, tubelet_size=[2, 16, 16]), "video"),
     "wav2vec2": (_SPEECH, "sound"), "hubert": (_SPEECH, "sound"), "wavlm": (_SPEECH, "sound"),
+    "sew": (dict(_SPEECH, conv_dim=[64] * 13, num_conv_pos_embeddings=32), "sound"),
+    "encodec": (dict(num_filters=8, hidden_size=32, codebook_size=64, num_lstm_layers=1), "wave"),
+    "audio-spectrogram-transformer": (
+        dict(hidden_size=128, num_hidden_layers=2, num_attention_heads=4, intermediate_size=256,
+             max_length=256), "spectrogram"),
+    "patchtst": (dict(d_model=64, num_hidden_layers=2, num_attention_heads=4, ffn_dim=128,
+                      num_input_channels=4, context_length=64, patch_length=8, patch_stride=8),
+                 "series"),
     "whisper": (dict({k: v for k, v in _SEQ2SEQ.items() if k != "max_position_embeddings"},
                      max_source_positions=100, pad_token_id=0, decoder_start_token_id=1,
                      bos_token_id=1, eos_token_id=2), "spectrum"),
@@ -80,6 +132,9 @@ _INPUTS: dict[str, Callable[[], dict]] = {
     "image": lambda: {"pixel_values": torch.randn(1, 3, 96, 96)},
     "video": lambda: {"pixel_values": torch.randn(1, 4, 3, 96, 96)},
     "sound": lambda: {"input_values": torch.randn(1, 8000)},
+    "wave": lambda: {"input_values": torch.randn(1, 1, 8000)},
+    "spectrogram": lambda: {"input_values": torch.randn(1, 256, 128)},
+    "series": lambda: {"past_values": torch.randn(1, 64, 4)},
     "spectrum": lambda: {"input_features": torch.randn(1, 80, 200),
                          "decoder_input_ids": _tokens(16)},
 }
@@ -192,21 +247,103 @@ class Architecture:
     inputs: Callable[[], dict]
 
 
-def _of_transformers(name):
+# Sizes of GPT-2, where those that an architecture has by default make billions of parameters.
+_FULL_DECODER = dict(hidden_size=768, num_hidden_layers=12, num_attention_heads=12,
+                     num_key_value_heads=4, intermediate_size=3072, vocab_size=32000,
+                     pad_token_id=0, bos_token_id=1, eos_token_id=2)
+_FULL = {name: _FULL_DECODER for name in (
+    "gpt_neox", "llama", "mistral", "qwen2", "phi", "olmo", "phi3", "falcon")}
+_FULL |= {name: dict(_FULL_DECODER, head_dim=64) for name in ("gemma", "gemma2", "qwen3")}
+_FULL |= {"deberta-v2": _FULL_DECODER,
+          "gpt_neo": dict(hidden_size=768, num_layers=12, num_heads=12, vocab_size=32000,
+                          attention_types=[[["global", "local"], 6]]),
+          "mixtral": dict(_FULL_DECODER, num_hidden_layers=6, num_local_experts=4),
+          "gptj": dict(n_embd=768, n_layer=12, n_head=12, rotary_dim=64, vocab_size=32000),
+          "mpt": dict(d_model=768, n_heads=12, n_layers=12, vocab_size=32000),
+          "bloom": dict(hidden_size=768, n_layer=12, n_head=12, vocab_size=32000),
+          "mamba2": dict(hidden_size=768, num_hidden_layers=24, vocab_size=32000, num_heads=24,
+                         head_dim=64),
+          "rwkv": dict(hidden_size=768, num_hidden_layers=12, vocab_size=32000)}
+_FULL_INPUTS: dict[str, Callable[[], dict]] = {
+    "tokens": lambda: {"input_ids": _tokens(128)},
+    "long": lambda: {"input_ids": _tokens(1024)},
+    "pairs": lambda: {"input_ids": _tokens(128), "decoder_input_ids": _tokens(64)},
+    "sound": lambda: {"input_values": torch.randn(1, 32000)},
+    "wave": lambda: {"input_values": torch.randn(1, 1, 24000)},
+    "spectrum": lambda: {"input_features": torch.randn(1, 80, 3000),
+                         "decoder_input_ids": _tokens(16)},
+    "spectrogram": lambda: {"input_values": torch.randn(1, 1024, 128)},
+}
+
+
+def _of_transformers(name, full):
     options, kind = _TRANSFORMERS[name]
-    return Architecture(
-        name, lambda: First(tf.AutoModel.from_config(tf.AutoConfig.for_model(name, **options))),
-        _INPUTS[kind])
+    if not full:
+        config = tf.AutoConfig.for_model(name, **options)
+        return Architecture(name, lambda: First(tf.AutoModel.from_config(config)), _INPUTS[kind])
+    config = tf.AutoConfig.for_model(name, **_FULL.get(name, {}))
+    return Architecture(name, lambda: First(tf.AutoModel.from_config(config)),
+                        _FULL_INPUTS.get(kind) or partial(_full_input, config, kind))
+
+
+def _full_input(config, kind):
+    """Images and videos of the size that the model is for; sequences of its length."""
+    if kind == "series":
+        return {"past_values": torch.randn(1, config.context_length, config.num_input_channels)}
+    size = getattr(config, "image_size", 224)
+    height, width = size if isinstance(size, (list, tuple)) else (size, size)
+    frames = [getattr(config, "num_frames", 16)] if kind == "video" else []
+    return {"pixel_values": torch.randn(1, *frames, 3, height, width)}
+
+
+class _Names(type):
+    """Of classes whose every attribute is its name."""
+
+    def __getattr__(cls, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return name
+
+
+class _Empty(types.ModuleType):
+    """Has an empty class of every name."""
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Names(name, (), {})
+
+
+@contextlib.contextmanager
+def _torchvision():
+    """Stands in for torchvision while timm is imported."""
+    if importlib.util.find_spec("torchvision") is not None:
+        yield
+        return
+    made = {}
+    for name in ("", ".datasets", ".transforms", ".transforms.functional", ".ops", ".ops.misc",
+                 ".models", ".models.feature_extraction"):
+        path = "torchvision" + name
+        made[path] = _Empty(path)
+        if name:
+            above, _, last = path.rpartition(".")
+            setattr(made[above], last, made[path])
+    sys.modules.update(made)
+    try:
+        yield
+    finally:
+        for path in made:
+            del sys.modules[path]
 
 
 def _of_timm(name):
     def make():
-        import timm
+        with _torchvision():
+            import timm
 
         return Plain(timm.create_model(name, pretrained=False))
 
-    side = 224
-    return Architecture(f"timm {name}", make, lambda: {"x": torch.randn(1, 3, side, side)})
+    return Architecture(f"timm {name}", make, lambda: {"x": torch.randn(1, 3, 224, 224)})
 
 
 def _of_diffusers():
@@ -222,9 +359,9 @@ def _of_diffusers():
                         lambda: {"sample": torch.randn(1, 3, 32, 32), "timestep": torch.tensor(7)})
 
 
-def architectures() -> list[Architecture]:
-    """All that can be made here, in the order of the table."""
-    rows = [_of_transformers(name) for name in _TRANSFORMERS]
+def architectures(full: bool = False) -> list[Architecture]:
+    """All that can be made here, in the order of the table. full: transformers' in full size."""
+    rows = [_of_transformers(name, full) for name in _TRANSFORMERS]
     rows += [Architecture(name, make, inputs) for name, (make, inputs) in _OWN.items()]
     if importlib.util.find_spec("timm"):
         rows += [_of_timm(name) for name in _TIMM]
