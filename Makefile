@@ -26,8 +26,8 @@ test-all:
 	@scripts/setup.sh --tests
 	@scripts/test.sh --all
 
-## An hour of very many calls, compilations, loads and shapes, then half an hour of threads and of processes
-## that end.
+## An hour of very many calls, compilations, loads and shapes, then half an hour of threads and
+## of processes that end.
 soak:
 	@scripts/setup.sh --tests
 	@$(PYTHON) tests/soak/soak.py

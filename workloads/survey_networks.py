@@ -278,12 +278,11 @@ _FULL_INPUTS: dict[str, Callable[[], dict]] = {
 
 def _of_transformers(name, full):
     options, kind = _TRANSFORMERS[name]
-    if not full:
-        config = tf.AutoConfig.for_model(name, **options)
-        return Architecture(name, lambda: First(tf.AutoModel.from_config(config)), _INPUTS[kind])
-    config = tf.AutoConfig.for_model(name, **_FULL.get(name, {}))
-    return Architecture(name, lambda: First(tf.AutoModel.from_config(config)),
-                        _FULL_INPUTS.get(kind) or partial(_full_input, config, kind))
+    config = partial(tf.AutoConfig.for_model, name, **(_FULL.get(name, {}) if full else options))
+    inputs = _INPUTS[kind]
+    if full:
+        inputs = _FULL_INPUTS.get(kind) or (lambda: _full_input(config(), kind))
+    return Architecture(name, lambda: First(tf.AutoModel.from_config(config())), inputs)
 
 
 def _full_input(config, kind):

@@ -243,8 +243,9 @@ class Outcomes:
             ended = subprocess.run([sys.executable, __file__, "--here", *arguments],
                                    timeout=within, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True)
-        except subprocess.TimeoutExpired:
-            self.bad.append(f"{' '.join(arguments)}: hung")
+        except subprocess.TimeoutExpired as error:
+            said = (error.stdout or b"").decode(errors="replace")[-2000:]
+            self.bad.append(f"{' '.join(arguments)}: hung\n{said}")
             return
         if arguments[0] == "stress":
             print(*[s for s in ended.stdout.splitlines() if s.startswith("threads: ")], flush=True)
@@ -280,7 +281,7 @@ def main():
     print(f"{given.processes} processes that end at any moment, {outcomes.by_torch} of them by "
           "PyTorch's own abort", flush=True)
     outcomes.add("stress", str(given.seconds), str(chance.randrange(999)),
-                 within=given.seconds + LONGEST)
+                 within=given.seconds + LONGEST + 60)  # its own traceback comes first
     print("\n".join(outcomes.bad) or "all ended well")
     sys.exit(bool(outcomes.bad))
 

@@ -65,13 +65,14 @@ def describe(path, inputs, session) -> None:
     """Tells the session of a dry run what build_graph would build."""
     settings, findings = session.settings, session.findings
     findings.model = os.path.basename(path)
-    plan = C.plan(_read(path, inputs, None).graph, settings.compiler_json(), session.profile)
+    given = _read(path, inputs, None).graph, settings.compiler_json(), session.profile
+    plan, whole = C.plan(*given), C.plan(*given, whole=True)
     report = json.loads(plan.report())
-    if settings.require_full_compilation and not plan.is_whole:
-        raise UnsupportedError("\n  ".join(["[graph file] nodes cannot run:", *plan.refusals]))
+    if settings.require_full_compilation and not whole.is_whole:
+        raise UnsupportedError("\n  ".join(["[graph file] nodes cannot run:", *whole.refusals]))
     details = details_of({**report, "sizes": list(plan.candidate_sizes)})
     session.add(Graph("graph file", details, Capture("", os.fspath(path))))
-    findings.exportable = plan.is_whole
+    findings.exportable = whole.is_whole
     findings.export_reason = "" if findings.exportable else (
         "a .vke file holds an engine, and nothing runs the rest of a graph file")
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <set>
 
 #include "converters/kit/steps.h"
 #include "tests/cpp/kit/graph_builder.h"
@@ -33,7 +34,9 @@ struct ByteConvolution {
   int64_t w_zeros = 1;                  ///< 0: none
   bool x_last = false, y_last = false;  ///< the channels of a pixel are neighbours
   bool residual = false;                ///< added in the epilogue
-  bool constant = true;                 ///< the weight
+  bool constant = true;                 ///< the weight, and its zero points
+  /// How many rows of the weight are other than signed bytes, the last ones; -1: any.
+  int64_t shifted = -1;
 
   int64_t oh() const { return (h + 2 * pad - dilation * (k - 1) - 1) / stride + 1; }
   int64_t ow() const { return (w + 2 * pad - dilation * (k - 1) - 1) / stride + 1; }
@@ -51,7 +54,9 @@ struct ByteConvolution {
     const Shape kernel = {oc, ic / groups, k, k};
     const ValueId wt = constant_weight ? b.weight(kernel, weight) : b.input(kernel, weight);
     const ValueId xz = x_zero ? b.input({1}, x) : kNoValue;
-    const ValueId wz = w_zeros > 0 ? b.input({w_zeros}, weight) : kNoValue;
+    const ValueId wz = w_zeros == 0      ? kNoValue
+                       : constant_weight ? b.weight({w_zeros}, weight)
+                                         : b.input({w_zeros}, weight);
     const ValueId other = residual ? b.input(result, DType::kI32) : kNoValue;
     if (x_last) in = permuted(b, in, {0, 3, 1, 2}, x);
     ValueId y =
@@ -88,6 +93,19 @@ struct ByteConvolution {
     const int64_t i =
         x_last ? ((image * h + row) * w + col) * ic + c : ((image * ic + c) * h + row) * w + col;
     return in[0][at(i)];
+  }
+
+  /// Which inputs of graph(false) are weights of graph(true).
+  std::set<size_t> weights() const {
+    if (w_zeros == 0) return {1};
+    return {1, x_zero ? size_t{3} : size_t{2}};
+  }
+
+  /// Zero points of which so many are not what makes signed bytes of the weight.
+  std::vector<uint8_t> zero_points() const {
+    std::vector<uint8_t> made(at(w_zeros), weight == DType::kU8 ? 128 : 0);
+    for (int64_t i = w_zeros - shifted; i < w_zeros; ++i) made[at(i)] += 3;
+    return made;
   }
 
   /// Of the inputs of graph(false).
@@ -136,6 +154,10 @@ std::vector<ByteConvolution> byte_convolutions() {
       {.ic = 40, .h = 4, .weight = kU8, .y_last = true},
       {.ic = 80, .h = 4, .oc = 32, .groups = 2, .w_zeros = 32, .x_last = true},
       {.n = 2, .ic = 64, .oc = 64, .k = 1, .stride = 2, .pad = 0, .x_zero = false, .x_last = true},
+      // Zero points of the weight that turn out to be none.
+      {.ic = 32, .h = 5, .oc = 24, .x_last = true, .y_last = true, .shifted = 0},
+      {.ic = 24, .h = 5, .oc = 24, .weight = kU8, .w_zeros = 24, .residual = true, .shifted = 0},
+      {.ic = 32, .h = 5, .oc = 40, .w_zeros = 40, .x_last = true, .shifted = 1},
   };
 }
 
@@ -155,18 +177,22 @@ void run_byte_convolutions(const DeviceProfile& profile, size_t most) {
     });
     ASSERT_FALSE(tactics.empty()) << p.str();
     TacticRun data(p.graph(false), nullptr, profile, kSpread);
+    if (p.shifted >= 0) data.set_input(*p.weights().rbegin(), p.zero_points());
     const Numbers wanted = p.reference(data.inputs());
     for (const size_t t : turns(tactics.size(), 1, 10, k, met.round).taken()) {
       SCOPED_TRACE(p.str() + ", " + tactics[t].name + "; " + seed_text());
-      const Settings settings{.check_addresses = runs % 3 == 1};
+      const uint64_t chance = drawn_for(runs++);
+      const Settings settings{.check_addresses = chance % 3 == 1};
       InterpretedEngine engine(
           engine_with_tactic(graph, kOp, tactics[t].name, settings, profile, cache),
-          kFragmentLayouts[(runs++ + test_seed()) % std::size(kFragmentLayouts)]);
+          kFragmentLayouts[chance / 3 % std::size(kFragmentLayouts)]);
       Numbers got;
       ASSERT_NO_THROW(got = data.outputs(engine.spec(), [&](auto weights, auto in, auto out) {
-        std::vector<HostTensor> given(in.begin(), in.end());
-        if (p.constant) given.erase(given.begin() + 1);
-        engine.run(p.constant ? in.subspan(1, 1) : weights, given, out);
+        std::vector<HostTensor> given, constants(weights.begin(), weights.end());
+        for (size_t i = 0; i < in.size(); ++i) {
+          (p.constant && p.weights().contains(i) ? constants : given).push_back(in[i]);
+        }
+        engine.run(constants, given, out);
       }));
 
       EXPECT_EQ(largest_error(got[0], wanted[0]), 0);

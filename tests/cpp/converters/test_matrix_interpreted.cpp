@@ -233,7 +233,7 @@ TEST_F(MatrixInterpreted, WhatIsNotFiniteStaysWhereAConvolutionReadsIt) {
       SCOPED_TRACE(trials[k].str() + ", " + tactics[t].name + "; " + seed_text());
       InterpretedEngine engine(engine_with_tactic(p.graph(), "aten::convolution", tactics[t].name,
                                                   settings, profile_, cache_),
-                               kFragmentLayouts[(t + test_seed()) % std::size(kFragmentLayouts)]);
+                               kFragmentLayouts[drawn_for(t) % std::size(kFragmentLayouts)]);
       int64_t got = 0;
       ASSERT_NO_THROW(got = data.not_finite(TensorCall([&](auto weights, auto inputs, auto out) {
         engine.run(weights, inputs, out);
@@ -262,7 +262,7 @@ TEST_F(MatrixInterpreted, WhatIsNotFiniteStaysInItsRowAndColumn) {
       SCOPED_TRACE(trials[k].str() + ", " + tactics[t].name + "; " + seed_text());
       InterpretedEngine engine(
           engine_with_tactic(p.graph(), "tv::matmul", tactics[t].name, settings, profile_, cache_),
-          kFragmentLayouts[(t + test_seed()) % std::size(kFragmentLayouts)]);
+          kFragmentLayouts[drawn_for(t) % std::size(kFragmentLayouts)]);
       const TensorCall call = [&](auto weights, auto inputs, auto outputs) {
         engine.run(weights, inputs, outputs);
       };
@@ -301,7 +301,7 @@ TEST_F(MatrixInterpreted, RowsAreCountedAtTheCall) {
       SCOPED_TRACE(problem.str() + ", " + tactics[t].name + "; " + seed_text());
       InterpretedEngine engine(
           engine_with_tactic(graph, "tv::matmul", tactics[t].name, {}, profile_, cache_),
-          kFragmentLayouts[(t + test_seed()) % std::size(kFragmentLayouts)]);
+          kFragmentLayouts[drawn_for(t) % std::size(kFragmentLayouts)]);
       for (const int64_t rows : {1, 47, 130}) {
         problem.m = rows;
         const TensorCall call = [&](auto weights, auto inputs, auto outputs) {

@@ -7,6 +7,8 @@
 
 #include <cmath>
 #include <filesystem>
+#include <optional>
+#include <set>
 
 #include "converters/kit/steps.h"
 #include "tests/cpp/kit/interpreted_engine.h"
@@ -63,6 +65,8 @@ struct Packed {
     if (zero != DType::kOther) zero_point = in.back()[block];
     return (value - zero_point) * (scale == DType::kOther ? 1 : in[2][block]);
   }
+  std::set<size_t> weights() const { return {1}; }
+  std::optional<std::vector<uint8_t>> zero_points() const { return std::nullopt; }
   Numbers reference(const Numbers& in) const {
     Numbers out(1);
     for (int64_t i = 0; i < m * n; ++i) {
@@ -121,6 +125,24 @@ struct Integers {
   int64_t batch = 0, m = 37, n = 41, k = 192;
   DType a = DType::kI8, b = DType::kI8, a_zero = DType::kOther, b_zero = DType::kOther;
   bool by_rows = false;
+  /// How many rows of b are other than signed bytes, the last ones; -1: any.
+  int64_t shifted = -1;
+
+  /// Which inputs may be weights.
+  std::set<size_t> weights() const {
+    if (b_zero == DType::kOther) return {1};
+    return {1, a_zero == DType::kOther ? size_t{2} : size_t{3}};
+  }
+  /// Zero points of b of which so many are not what makes signed bytes of it.
+  std::optional<std::vector<uint8_t>> zero_points() const {
+    if (shifted < 0) return std::nullopt;
+    const int64_t rows = by_rows ? n : 1, size = size_bytes(b_zero);
+    std::vector<uint8_t> made(at(rows * size));
+    for (int64_t i = 0; i < rows; ++i) {
+      made[at(i * size)] = (b == DType::kU8 ? 128 : 0) + (i < rows - shifted ? 0 : 3);
+    }
+    return made;
+  }
 
   std::string str() const {
     return std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) + ", " +
@@ -172,15 +194,22 @@ std::vector<Integers> integer_problems() {
       {.batch = 2, .m = 5, .n = 7, .k = 9, .b = kU8, .b_zero = kU8},
       {.m = 19, .n = 45, .k = 113, .a = kU8, .b = kU8, .a_zero = kU8, .b_zero = kU8},
       {.m = 40, .n = 24, .k = 1024, .b = kU8},
+      // Zero points of b that turn out to be none.
+      {.m = 21, .n = 45, .k = 96, .a = kU8, .a_zero = kU8, .b_zero = kI8, .shifted = 0},
+      {.m = 21, .n = 45, .k = 96, .b = kU8, .b_zero = kI32, .by_rows = true, .shifted = 0},
+      {.m = 21, .n = 45, .k = 96, .b_zero = kI8, .by_rows = true, .shifted = 1},
   };
 }
 
-/// The second input as a weight, as it is in a layer: kernels may want it in an order of their own.
-Graph with_weight(Graph graph) {
-  const ValueId id = graph.inputs.at(1);
-  graph.value(id).kind = ValueKind::kWeight;
-  graph.inputs.erase(graph.inputs.begin() + 1);
-  graph.weights = {id};
+/// These inputs as weights, as they are in a layer: kernels may want them in an order of their own.
+Graph with_weights(Graph graph, const std::set<size_t>& which) {
+  std::vector<ValueId> inputs;
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    const ValueId id = graph.inputs[i];
+    if (which.contains(i)) graph.value(id).kind = ValueKind::kWeight;
+    (which.contains(i) ? graph.weights : inputs).push_back(id);
+  }
+  graph.inputs = std::move(inputs);
   return graph;
 }
 
@@ -194,24 +223,29 @@ void run(const std::vector<Problem>& problems, const std::string& names,
   const Turns met = turns(problems.size(), fewer_sanitised(most), problems.size());
   for (const size_t k : met.taken()) {
     const Problem& p = problems[k];
-    const bool constant = k % 2 == 0;
-    const Graph graph = constant ? with_weight(p.graph()) : p.graph();
+    // Zero points that are set say something about constants alone.
+    const bool constant = p.zero_points() || drawn_for(k) % 2 == 0;
+    const Graph graph = constant ? with_weights(p.graph(), p.weights()) : p.graph();
     auto tactics = interpreted_tactics(graph, Problem::kOp, {}, profile);
     std::erase_if(tactics, [&](const CandidateTactic& t) { return !t.name.starts_with(names); });
     ASSERT_FALSE(tactics.empty()) << p.str();
     TacticRun data(p.graph(), nullptr, profile, kSpread);
+    if (const auto zeros = p.zero_points()) data.set_input(*p.weights().rbegin(), *zeros);
     const Numbers wanted = p.reference(data.inputs());
     for (const size_t t : turns(tactics.size(), 1, 12, k, met.round).taken()) {
       SCOPED_TRACE(p.str() + ", " + tactics[t].name + "; " + seed_text());
-      const Settings settings{.check_addresses = runs % 3 == 1};
+      const uint64_t chance = drawn_for(problems.size() + runs++);
+      const Settings settings{.check_addresses = chance % 3 == 1};
       InterpretedEngine engine(
           engine_with_tactic(graph, Problem::kOp, tactics[t].name, settings, profile, cache),
-          kFragmentLayouts[(runs++ + test_seed()) % std::size(kFragmentLayouts)]);
+          kFragmentLayouts[chance / 3 % std::size(kFragmentLayouts)]);
       Numbers got;
       ASSERT_NO_THROW(got = data.outputs(engine.spec(), [&](auto weights, auto in, auto out) {
-        std::vector<HostTensor> given(in.begin(), in.end());
-        if (constant) given.erase(given.begin() + 1);
-        engine.run(constant ? in.subspan(1, 1) : weights, given, out);
+        std::vector<HostTensor> given, constants(weights.begin(), weights.end());
+        for (size_t i = 0; i < in.size(); ++i) {
+          (constant && p.weights().contains(i) ? constants : given).push_back(in[i]);
+        }
+        engine.run(constants, given, out);
       }));
       EXPECT_LE(largest_error(got[0], wanted[0]), p.limit(tactics[t].name));
     }

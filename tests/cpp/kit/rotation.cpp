@@ -26,6 +26,14 @@ uint64_t this_problem(uint64_t number) {
   return problem_of(std::string(test->test_suite_name()) + "." + test->name(), number);
 }
 
+uint64_t drawn_for(uint64_t number) {
+  // SplitMix64 (Steele, Lea, Flood 2014).
+  uint64_t x = this_problem(number) + test_seed() * 0x9e3779b97f4a7c15;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+  x = (x ^ x >> 27) * 0x94d049bb133111eb;
+  return x ^ x >> 31;
+}
+
 Turns turns(size_t count, size_t most, size_t most_of_all, uint64_t number, uint64_t seed) {
   if (count == 0) return {};
   most = std::min(tests_all() ? most_of_all : most, count);

@@ -21,6 +21,10 @@ std::vector<size_t> turn(size_t count, size_t most, uint64_t problem, uint64_t s
 /// Problem `number` of the test that runs.
 uint64_t this_problem(uint64_t number);
 
+/// A number for problem `number` of the test that runs, drawn anew for each seed: what goes by it
+/// goes with no turn.
+uint64_t drawn_for(uint64_t number);
+
 /// Whose turn it is among several things.
 struct Turns {
   std::vector<size_t> order;  ///< all of them, those whose turn it is first

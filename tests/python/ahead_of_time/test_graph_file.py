@@ -257,6 +257,10 @@ def test_dry_run_of_a_view_that_the_engine_copies(path):
     assert tv.dry_run(path, min_block_size=1).data["exportable"]
     tv.dry_run(path, require_full_compilation=True)
     assert len(engine_of(path).info()["outputs"]) == 2
+    left = {"torch_executed_ops": ["aten::t"], "min_block_size": 1}
+    assert not tv.dry_run(path, **left).data["exportable"]
+    with pytest.raises(tv.UnsupportedError, match="torch_executed_ops lists aten::t"):
+        tv.dry_run(path, require_full_compilation=True, **left)
 
 
 class Native(nn.Module):

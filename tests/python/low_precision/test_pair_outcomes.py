@@ -1,4 +1,5 @@
-"""What the dry run says of quantised tensors: their readers as they are, or why there are none."""
+"""What the dry run says of quantised tensors: what reads them as integers, and why other operators
+do not."""
 
 import pytest
 import torch
