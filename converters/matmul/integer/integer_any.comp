@@ -1,14 +1,14 @@
 // y[0]: whether any of `count` integers x[i · x_step] is not OFFSET. One workgroup.
 
-shared int found;
+shared int found[LOCAL_X];
 
 void main() {
   const uint id = gl_LocalInvocationID.x;
-  if (id == 0u) found = 0;
+  int any = 0;
+  for (uint i = id; i < count; i += LOCAL_X) any |= int(x_raw(i * x_step)) ^ OFFSET;
+  found[id] = any;
   barrier();
-  for (uint i = id; i < count; i += LOCAL_X) {
-    if (int(x_raw(i * x_step)) != OFFSET) found = 1;
-  }
-  barrier();
-  if (id == 0u) y_raw_store(0u, found);
+  if (id != 0u) return;
+  for (uint i = 1u; i < LOCAL_X; i++) any |= found[i];
+  y_raw_store(0u, any != 0 ? 1 : 0);
 }

@@ -275,7 +275,7 @@ TEST(PackedInterpreted, WorkspacesAreNoWeights) {
   for (const Packed& p : problems) {
     const auto cache =
         std::filesystem::temp_directory_path() / ("tv_workspace_" + std::to_string(getpid()));
-    const Graph graph = with_weight(p.graph());
+    const Graph graph = with_weights(p.graph(), p.weights());
     for (const CandidateTactic& t : interpreted_tactics(graph, Packed::kOp, {}, h200_profile())) {
       if (!t.name.starts_with("matmul_quantised_workspace_")) continue;
       const EngineSpec spec =

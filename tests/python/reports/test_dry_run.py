@@ -160,6 +160,16 @@ def test_flops_of_gradients():
         "forward": forward, "backward": forward}
 
 
+def test_flops_of_complex_products():
+    """No registration counts them, and torch's counter knows no product with a vector."""
+    class Turned(nn.Module):
+        def forward(self, matrix, vector):
+            return torch.mv(matrix, vector)
+
+    given = [torch.randn(6, 8, dtype=torch.complex64), torch.randn(8, dtype=torch.complex64)]
+    assert tv.dry_run(Turned(), given, min_block_size=1).data["flops"] == 2 * 6 * 8
+
+
 def test_recommends_a_size_and_operators():
     report = broken(min_block_size=50)
     assert report.coverage == 0 and report.engines == []
