@@ -1,4 +1,5 @@
-// y[0]: whether any of `count` integers x[i · x_step] is not OFFSET. One workgroup.
+// y[0]: whether any of `count` integers x[i · x_step] is not OFFSET: kernels of bytes on matrix
+// units (matrix.glsl) ask it of zero points. One workgroup.
 
 shared int found[LOCAL_X];
 
