@@ -18,6 +18,7 @@
 #include "tests/cpp/kit/runtime_fixture.h"
 #include "tests/cpp/kit/sample_graphs.h"
 #include "tests/cpp/kit/seed.h"
+#include "tests/cpp/kit/weights.h"
 
 namespace tv {
 namespace {
@@ -190,15 +191,6 @@ TEST(EngineExamples, AnAccessOutsideItsOperandIsReported) {
   }
 }
 
-/// `graph` with its second input as a weight.
-Graph with_weight(Graph graph) {
-  const ValueId weight = graph.inputs.at(1);
-  graph.inputs.erase(graph.inputs.begin() + 1);
-  graph.weights.push_back(weight);
-  graph.value(weight).kind = ValueKind::kWeight;
-  return graph;
-}
-
 TEST(EngineExamples, NoPackingTouchesMemoryOutsideItsOperands) {
   const std::set<std::string> packing = {"tv::matmul", "aten::convolution"};
   if (test::only_operator() != nullptr && !packing.contains(test::only_operator()))
@@ -221,7 +213,8 @@ TEST(EngineExamples, NoPackingTouchesMemoryOutsideItsOperands) {
   for (Graph& graph : graphs) {
     SCOPED_TRACE(dump(graph));
     try {
-      Case(compile(with_weight(std::move(graph)), {.check_addresses = true}, profile(*device)),
+      Case(compile(test::with_weights(std::move(graph), {1}), {.check_addresses = true},
+                   profile(*device)),
            device)
           .run();
     } catch (const Error& e) {

@@ -29,6 +29,7 @@
 #include "runtime/spirv/guard.h"
 #include "tests/cpp/kit/sample_graphs.h"
 #include "tests/cpp/kit/spirv_check.h"
+#include "tests/cpp/kit/weights.h"
 #include "workloads/tactic_tools.h"
 
 namespace tv {
@@ -147,16 +148,6 @@ class Kernels {
   std::set<std::string> templates_, compiled_;
 };
 
-/// All inputs but the first are weights.
-Graph with_weights(Graph graph) {
-  for (size_t i = 1; i < graph.inputs.size(); ++i) {
-    graph.value(graph.inputs[i]).kind = ValueKind::kWeight;
-    graph.weights.push_back(graph.inputs[i]);
-  }
-  graph.inputs.resize(1);
-  return graph;
-}
-
 TEST(Kernels, EveryExampleOfEveryConverterCompilesForEachTacticAndDevice) {
   Kernels kernels;
   size_t converters = 0;
@@ -180,7 +171,10 @@ TEST(Kernels, EveryExampleOfEveryConverterCompilesForEachTacticAndDevice) {
       }
       // Of constants kernels ask more: whether zero points are none.
       if (op != "tv::matmul_integer") continue;
-      EXPECT_EQ(kernels.problems(with_weights(examples[k]), matrix_profile(), {}), "");
+      std::set<size_t> weights;
+      for (size_t i = 1; i < examples[k].inputs.size(); ++i) weights.insert(i);
+      const Graph graph = test::with_weights(examples[k], weights);
+      EXPECT_EQ(kernels.problems(graph, matrix_profile(), {}), "");
     }
   }
   EXPECT_GT(converters, 0u);

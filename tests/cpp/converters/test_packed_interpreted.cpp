@@ -16,6 +16,7 @@
 #include "tests/cpp/kit/rotation.h"
 #include "tests/cpp/kit/seed.h"
 #include "tests/cpp/kit/small_floats.h"
+#include "tests/cpp/kit/weights.h"
 #include "workloads/tactic_run.h"
 
 namespace tv::test {
@@ -199,18 +200,6 @@ std::vector<Integers> integer_problems() {
       {.m = 21, .n = 45, .k = 96, .b = kU8, .b_zero = kI32, .by_rows = true, .shifted = 0},
       {.m = 21, .n = 45, .k = 96, .b_zero = kI8, .by_rows = true, .shifted = 1},
   };
-}
-
-/// These inputs as weights, as they are in a layer: kernels may want them in an order of their own.
-Graph with_weights(Graph graph, const std::set<size_t>& which) {
-  std::vector<ValueId> inputs;
-  for (size_t i = 0; i < graph.inputs.size(); ++i) {
-    const ValueId id = graph.inputs[i];
-    if (which.contains(i)) graph.value(id).kind = ValueKind::kWeight;
-    (which.contains(i) ? graph.weights : inputs).push_back(id);
-  }
-  graph.inputs = std::move(inputs);
-  return graph;
 }
 
 /// Some problems, each with some of the tactics whose names begin so, and one layout each.
