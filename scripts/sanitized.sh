@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What sanitizers see. memory: the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer, and
-# readers of files fuzzed for SECONDS each under both; threads: what threads share under
+# What sanitizers see. memory: the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer,
+# and readers of files fuzzed for SECONDS each under both; threads: what threads share under
 # ThreadSanitizer, in C++ and called from Python; all: both.
 # Usage, after scripts/setup.sh --tests: sanitized.sh [all|memory|threads] [SECONDS]
 set -euo pipefail
@@ -19,7 +19,8 @@ if [ "$what" != threads ]; then
 fi
 if [ "$what" != memory ]; then
   echo "== Threads: runtime, store, cache, tuner under ThreadSanitizer"
-  scripts/sanitize.sh tsan '--gtest_filter=Runtime*:Store*:Cache*:Engine*:Timing*:Weight*:Submissions*:File*:Compile*:Tuner*:DeviceTuner*:UserCode*'
+  # Every suite that starts threads itself: tests/python/house/test_sanitized.py.
+  scripts/sanitize.sh tsan '--gtest_filter=Runtime*:Store*:Cache*:Engine*:Timing*:Weight*:Submissions*:File*:Compile*:Tuner*:DeviceTuner*:UserCode*:Pipelines*:PipelineCache*:TimedCalls*:Trial*:Guard*:GlslMemory*:CacheDir*:Sha*'
 
   echo "== Threads: the Python bindings under ThreadSanitizer"
   scripts/sanitize_python.sh $((seconds > 60 ? seconds : 60))

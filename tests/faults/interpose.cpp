@@ -26,6 +26,7 @@ namespace {
 std::atomic<long> allocations_left{0}, calls_left{0};
 std::atomic<bool> stays{false};
 std::atomic<long> counted{0}, of_others{0};
+std::atomic<size_t> refused_size{0};
 std::atomic<long> held{0};  // bytes that were allocated by new and not yet deleted
 char folder[PATH_MAX] = "";
 constexpr int kShort = -1;
@@ -84,15 +85,21 @@ F real(F, const char* name) {
   return reinterpret_cast<F>(dlsym(RTLD_NEXT, name));
 }
 
-void* allocate(size_t size, const void* caller) {
+/// A size that is no multiple of the alignment is rounded up; 0: any alignment.
+void* allocate(size_t size, const void* caller, size_t alignment = 0) {
   const bool asked = allocations_left.load() != 0, ours = asked && is_ours(caller);
   if (asked && !ours) ++of_others;
   if (ours && fails(allocations_left)) {
+    refused_size = size;
     const std::new_handler handler = std::get_new_handler();
     if (handler == nullptr || stays) throw std::bad_alloc();
     handler();  // gives memory back, or throws
   }
-  void* const memory = std::malloc(size ? size : 1);
+  size = size ? size : 1;
+  void* const memory =
+      alignment == 0
+          ? std::malloc(size)
+          : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
   if (memory == nullptr) throw std::bad_alloc();
   held += static_cast<long>(malloc_usable_size(memory));
   return memory;
@@ -126,7 +133,10 @@ void tv_fail_call(long n, int on, const char* dir, int error) {
 
 long tv_counted() { return counted.load(); }
 
-/// Bytes of C++ objects in all libraries, but for those with an alignment of their own.
+/// Bytes that the last allocation which failed asked for.
+long tv_refused_size() { return static_cast<long>(refused_size.load()); }
+
+/// Bytes of C++ objects in all libraries.
 long tv_held() { return held.load(); }
 
 /// Allocations that other libraries made while ours were counted.
@@ -234,3 +244,13 @@ void operator delete(void* memory) noexcept { release(memory); }
 void operator delete[](void* memory) noexcept { release(memory); }
 void operator delete(void* memory, size_t) noexcept { release(memory); }
 void operator delete[](void* memory, size_t) noexcept { release(memory); }
+void* operator new(size_t size, std::align_val_t alignment) {
+  return allocate(size, __builtin_return_address(0), static_cast<size_t>(alignment));
+}
+void* operator new[](size_t size, std::align_val_t alignment) {
+  return allocate(size, __builtin_return_address(0), static_cast<size_t>(alignment));
+}
+void operator delete(void* memory, std::align_val_t) noexcept { release(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { release(memory); }
+void operator delete(void* memory, size_t, std::align_val_t) noexcept { release(memory); }
+void operator delete[](void* memory, size_t, std::align_val_t) noexcept { release(memory); }

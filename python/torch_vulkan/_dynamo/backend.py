@@ -46,6 +46,7 @@ from .._torch import (
     graph_breaks,
     observed_ranges,
     other_storage,
+    refused_numbers,
     unpooled,
 )
 from .._torch.detached import keep_detached
@@ -177,7 +178,7 @@ def decompositions() -> dict:
 
     known = {**core_aten_decompositions(), **others, **encoder_layers.DECOMPOSITIONS,
              **filled_places.DECOMPOSITIONS, **observed_ranges.DECOMPOSITIONS,
-             **unpooled.DECOMPOSITIONS, **foreach.decompositions()}
+             **refused_numbers.DECOMPOSITIONS, **unpooled.DECOMPOSITIONS, **foreach.decompositions()}
     return {op: function for op, function in known.items() if not stays(op)}
 
 

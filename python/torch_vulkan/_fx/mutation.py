@@ -21,6 +21,8 @@ from .refusals import WholeGraph
 from .returned_views import base_of, is_view
 from .schema import is_plain
 
+MAY_OVERLAP = "has, or may have, elements that overlap in memory"
+
 
 @dataclass
 class Write:
@@ -81,7 +83,7 @@ def refuse_overlaps(graph: fx.Graph, written: set[int]) -> None:
     for node in graph.find_nodes(op="call_function", target=_SCATTER_BY_PLACE):
         sizes, strides, offset = _window(node, 2)
         if may_overlap(sizes, strides):
-            raise WholeGraph("a view that is written has elements that overlap in memory")
+            raise WholeGraph(f"a view that is written {MAY_OVERLAP}")
         _refuse_moved(node.args[0], moved)
         if not lies_within(node.args[0].meta["val"], sizes, strides, offset):
             raise WholeGraph("as_strided writes beside its tensor, or may do so")
@@ -157,7 +159,7 @@ def refuse_overlapping(written) -> None:
     for value in written:
         if isinstance(value, torch.Tensor) and value.layout == torch.strided and may_overlap(
                 value.shape, value.stride()):
-            raise WholeGraph("an argument that is written has elements that overlap in memory")
+            raise WholeGraph(f"an argument that is written {MAY_OVERLAP}")
 
 
 def is_write(node: fx.Node) -> bool:

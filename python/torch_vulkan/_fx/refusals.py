@@ -97,12 +97,21 @@ def _of_values(node: fx.Node, device: torch.device) -> str:
 def _of_torch(node: fx.Node) -> str:
     """What PyTorch says against the types of a call and its numbers, which tracing does not always
     notice: `x - True`, integers to a negative power, a result of another type than was traced. It
-    is asked, with a one for each element."""
+    is asked, with a one for each element, and with a number of each sign that a symbol may have."""
     if not (C.is_pointwise(op_name(node.target)) or C.needs_elements(op_name(node.target))):
         return ""
     names = tuple(node.kwargs)
-    called = _called(node.target, tuple(map(_described, node.args)), names,
-                     tuple(_described(node.kwargs[name]) for name in names))
+    values = [*node.args, *(node.kwargs[name] for name in names)]
+    count = len(node.args)
+
+    def ask(integer):
+        asked = tuple(_described(value, integer) for value in values)
+        return _called(node.target, asked[:count], names, asked[count:])
+
+    called = ask(1)
+    if not isinstance(called, str) and any(map(_may_be_negative, values)):
+        negative = ask(-1)
+        called = negative if isinstance(negative, str) else called
     if isinstance(called, str):
         return called
     result = node.meta.get("val")
@@ -111,16 +120,27 @@ def _of_torch(node: fx.Node) -> str:
     return ""
 
 
-def _described(value) -> tuple:
-    """An argument by what PyTorch refuses it for; equal for equal calls."""
+def _may_be_negative(value) -> bool:
+    """Whether an argument is an integer that no guard and no range keeps from being below 0."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    value = value.meta.get("val") if isinstance(value, fx.Node) else value
+    return isinstance(value, torch.SymInt) and not statically_known_true(value >= 0)
+
+
+def _described(value, integer: int = 1) -> tuple:
+    """An argument by what PyTorch refuses it for; equal for equal calls. integer: what stands for
+    those that may be negative."""
+    may_be_negative = _may_be_negative(value)
     value = value.meta.get("val") if isinstance(value, fx.Node) else value
     if isinstance(value, torch.Tensor):
         return torch.Tensor, value.dtype, value.dim()
     if isinstance(value, (list, tuple)):
-        return list, tuple(map(_described, value))
+        return list, tuple(_described(item, integer) for item in value)
     if isinstance(value, torch.device):
         return torch.device, "cpu"
-    for symbol, number in ((torch.SymBool, True), (torch.SymInt, 1), (torch.SymFloat, 1.0)):
+    number = integer if may_be_negative else 1
+    for symbol, number in ((torch.SymBool, True), (torch.SymInt, number), (torch.SymFloat, 1.0)):
         if isinstance(value, symbol):
             return type(number), number
     return type(value), value

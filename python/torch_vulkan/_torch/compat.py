@@ -72,14 +72,16 @@ def depends_on_data(value) -> bool:
 
 
 def allows_guards(value) -> bool:
-    """False if a SymInt, or a part of it, is known only when the graph runs, or is a size of the
-    tensor that an argument is a view of: Dynamo cannot ask for that, and fails where it is to."""
+    """False if a SymInt, or a part of it, is known only when the graph runs, or is known from the
+    tensor that an argument is a view of, and from nothing else: Dynamo cannot ask for that, and
+    fails where it is to."""
     if not isinstance(value, torch.SymInt):
         return True
-    sources = value.node.shape_env.var_to_sources
+    of_symbols = [value.node.shape_env.var_to_sources.get(symbol, ())
+                  for symbol in value.node.expr.free_symbols]
     return not depends_on_data(value) and not any(
-        "._base" in _name_of(source) for symbol in value.node.expr.free_symbols
-        for source in sources.get(symbol, ()))
+        sources and all("._base" in _name_of(source) for source in sources)
+        for sources in of_symbols)
 
 
 def _name_of(source) -> str:

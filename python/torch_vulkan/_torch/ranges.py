@@ -65,11 +65,11 @@ class Ranges:
         it was captured; None for one that depends on data."""
         if symbol in self._given:
             return self._given[symbol][1]
-        for attribute in ("backed_var_to_val", "var_to_val"):
-            values = getattr(self._environment, attribute, None)
-            if values is not None and symbol in values:
-                return int(values[symbol])
-        return None
+        # Its name before torch 2.11 is deprecated since.
+        values = getattr(self._environment, "backed_var_to_val", None)
+        if values is None:
+            values = self._environment.var_to_val
+        return int(values[symbol]) if symbol in values else None
 
     def bounds(self, symbol: sympy.Symbol) -> tuple[int | None, int | None]:
         """None: no bound. A number that a function takes has no lower one, unless the capture found

@@ -87,8 +87,8 @@ def test_an_argument_beside_its_base():
 def test_the_reason_is_told():
     compilations.clear()
     torch._dynamo.reset()
-    with torch.no_grad(), pytest.warns(UserWarning, match="vulkan: an argument that is written has "
-                                       "elements that overlap in memory; .* natively"):
+    with torch.no_grad(), pytest.warns(UserWarning, match="vulkan: an argument that is written has, or may "
+                                       "have, elements that overlap in memory; .* natively"):
         vulkan(part)(windows())
     (record,) = compilations.compilations()
     assert record.coverage == 0
@@ -127,6 +127,20 @@ def test_what_does_not_overlap_is_compiled(view):
         for dynamic in (False, True):
             compare(lambda x: x.mul_(2).exp(), lambda: (view(torch.arange(32.0)),),
                     dynamic=dynamic, min_block_size=1, require_full_compilation=True)
+
+
+@pytest.mark.parametrize("view", [
+    lambda x: x[:], lambda x: x[1], lambda x: x[1:], lambda x: x.t(), lambda x: x[:, 1:3],
+    lambda x: x.chunk(2)[1], lambda x: x[:, ::2]],
+    ids=["whole", "row", "rows", "transposed", "columns", "chunk", "steps"])
+def test_views_of_a_matrix_are_compiled(view):
+    """Dynamo gives equal sizes of a view and of its base one symbol."""
+    for mode in (torch.no_grad, torch.inference_mode):
+        for rows in (4, 6):
+            with mode():
+                compare(lambda x: x.mul_(2).exp(),
+                        lambda: (view(torch.arange(6.0 * rows).view(rows, 6)),),
+                        dynamic=True, min_block_size=1, require_full_compilation=True)
 
 
 def test_a_program():

@@ -9,6 +9,7 @@ from helpers import assert_same, vulkan
 
 INTS, TRUTH = torch.arange(1, 5, dtype=torch.int32), torch.tensor([True, False])
 FLOATS = torch.randn(4)
+LOSS = torch.nn.functional
 
 REFUSED = {
     "sub of a bool": (lambda v: v - True, FLOATS),
@@ -24,6 +25,8 @@ REFUSED = {
     "heaviside of two types": (lambda v: torch.heaviside(v, v.long()), INTS),
     "argmax of bools": (lambda v: v.argmax(), TRUTH),
     "bits of floats": (lambda v: v & 1, FLOATS),
+    "smooth_l1_loss below 0": (lambda v: LOSS.smooth_l1_loss(v, v + 1, beta=-1.0) + 1, FLOATS),
+    "mvlgamma of 0": (lambda v: torch.mvlgamma(v.abs() + 9, 0) + 1, FLOATS),
 }
 
 
@@ -34,6 +37,32 @@ def test_what_pytorch_refuses_is_refused(name):
         function(value.clone())
     with pytest.raises(RuntimeError):
         vulkan(function)(value.clone())
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("function", [
+    lambda v, s: v ** s, lambda v, s: v.clone().pow_(s) + 1, lambda v, s: v.pow(v.shape[0] - 6 + s),
+    lambda v, s: torch.float_power(v, s)],
+    ids=["pow", "in place", "a size less a number", "of floats"])
+def test_an_exponent_that_becomes_negative(function, dynamic):
+    """PyTorch is asked of a number of each sign that a symbol may have."""
+    fast = vulkan(function, dynamic)
+    for exponent in (3, 2, -1, 0, -2):
+        try:
+            want = function(INTS, exponent)
+        except RuntimeError:
+            with pytest.raises(RuntimeError, match="negative integer powers"):
+                fast(INTS, exponent)
+        else:
+            assert_same(fast(INTS, exponent), want)
+
+
+def test_a_size_as_an_exponent_is_computed_in_an_engine():
+    fast = vulkan(lambda v: v ** v.shape[0] + 1, True)
+    compilations.clear()
+    for n in (2, 3, 5):
+        assert_same(fast(torch.arange(n)), torch.arange(n) ** n + 1)
+    assert all(record.coverage == 1 for record in compilations.compilations())
 
 
 def test_a_result_of_another_type_than_was_traced():
@@ -50,8 +79,6 @@ def test_the_reason_is_pytorch_s():
     (node,) = [n for record in compilations.compilations() for n in record.native if "sub" in n.op]
     assert node.reason.startswith("PyTorch refuses it: Subtraction")
 
-
-LOSS = torch.nn.functional
 BEYOND, PLACES = torch.tensor([0, 100, 1]), torch.tensor([[[[0, 1], [2, 900]]]])
 OUT_OF_RANGE = {
     "cross_entropy": lambda: LOSS.cross_entropy(torch.ones(3, 4), BEYOND),

@@ -36,7 +36,10 @@ explicitBatch fp16 fp8 heuristic int4 int8 layerOutputTypes layerPrecisions maxB
 precisionConstraints restricted uff workspace
 """.split()
 # --flag=value that means something there.
-VALUES = {"profilingVerbosity": "detailed"}
+VALUES = {"profilingVerbosity": "detailed", "useRuntime": "full", "maxAuxStreams": "4",
+          "tempdir": "/tmp", "tempfileControls": "in_memory:allow", "persistentCacheRatio": "0.5",
+          "avgTiming": "8", "hardwareCompatibilityLevel": "none", "precisionConstraints": "none",
+          "inputIOFormats": "fp32:chw", "outputIOFormats": "fp32:chw"}
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +53,18 @@ def idle():
     """Those that one warning says change nothing, of all flags that are written without a value."""
     candidates = ["useCudaGraph", "noDataTransfers", "includeDataTransfers", "profilingVerbosity",
                   "noTF32", "explicitBatch", "useSpinWait", "asyncFileReader", "stronglyTyped",
-                  "timeDeserialize", "timeRefit", "monitorMemory"]
+                  "timeDeserialize", "timeRefit", "monitorMemory", "useManagedMemory", "exposeDMA",
+                  "versionCompatible", "vc", "excludeLeanRuntime", "useRuntime", "maxAuxStreams",
+                  "tempdir", "tempfileControls", "allowGPUFallback", "allowWeightStreaming",
+                  "persistentCacheRatio", "avgTiming", "ignoreParsedPluginLibs", "consistency",
+                  "noSpinWait", "hardwareCompatibilityLevel", "precisionConstraints",
+                  "inputIOFormats", "outputIOFormats"]
     flags = [f"--{name}" + (f"={VALUES[name]}" if name in VALUES else "") for name in candidates]
     said = run("--loadEngine=missing.vke", *flags, code=1)
     (line,) = [line for line in said.splitlines() if "Without effect" in line]
-    return set(re.findall(r"--(\w+)(?:=\w+)?: ", line))
+    found = set(re.findall(r"--(\w+)(?:=[\w:/.]+)?: ", line))
+    assert found == set(candidates)
+    return found
 
 
 @pytest.mark.parametrize("flag", [*CURRENT, *EARLIER])
