@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "csrc/frontends/onnx/file/small_float.h"
 #include "csrc/frontends/onnx/importer.h"
-#include "csrc/frontends/onnx/small_float.h"
 
 namespace tv::onnx {
 namespace {
