@@ -3,6 +3,7 @@
 #include "csrc/division/steps.h"
 #include "csrc/frontends/onnx/file/small_float.h"
 #include "csrc/frontends/onnx/file/tensor.h"
+#include "csrc/frontends/onnx/file/unsigned.h"
 #include "csrc/frontends/onnx/graph_nodes.h"
 #include "csrc/frontends/onnx/onnx_import.h"
 #include "python/bindings/module/module.h"
@@ -199,6 +200,14 @@ void bind_onnx_files(py::module_& m) {
   });
   m.def("onnx_operators", &onnx::translated_operators);
   m.attr("onnx_shape_elements") = onnx::kMostShapeElements;
+  m.def(
+      "onnx_unsigned",
+      [] {
+        std::map<std::string, std::string> held;
+        for (const auto& [type, dtype] : onnx::wider_unsigned()) held.emplace(type, name(dtype));
+        return held;
+      },
+      "Types of unsigned integers that engines hold in wider ones, and these.");
 }
 
 void bind_onnx_division(py::module_& m) {

@@ -6,6 +6,7 @@
 
 #include "csrc/frontends/onnx/file/small_float.h"
 #include "csrc/frontends/onnx/file/tensor.h"
+#include "csrc/frontends/onnx/file/unsigned.h"
 #include "runtime/base/error.h"
 
 namespace tv::onnx {
@@ -209,9 +210,21 @@ int32_t widened_type(int32_t type) {
   return info(type).dtype == DType::kOther && info(type).as_weight != DType::kOther ? type : 0;
 }
 
+bool is_wider_unsigned(int32_t type) {
+  const DType held = info(type).as_weight;
+  return info(type).dtype == DType::kOther && (held == DType::kI32 || held == DType::kI64);
+}
+
+std::map<std::string, DType> wider_unsigned() {
+  std::map<std::string, DType> held;
+  for (int32_t type = 0; type < static_cast<int32_t>(std::size(kTypes)); ++type) {
+    if (is_wider_unsigned(type)) held.emplace(type_name(type), info(type).as_weight);
+  }
+  return held;
+}
+
 std::string border_format(int32_t widened) {
-  const bool is_wide = widened == kUint16 || widened == kUint32 || widened == kUint64;
-  return is_wide ? type_name(widened) : small_float(widened);
+  return is_wider_unsigned(widened) ? type_name(widened) : small_float(widened);
 }
 
 bool is_uint64(int32_t type) { return type == kUint64; }
