@@ -8,8 +8,25 @@
 #include "runtime/vulkan/device_memory.h"
 
 namespace tv::bindings {
+namespace {
 
-void bind_device(py::module_& m) {
+const char* type_name(const DeviceProfile& profile) {
+  switch (profile.type) {
+    case DeviceType::kIntegrated:
+      return "integrated";
+    case DeviceType::kDiscrete:
+      return "discrete";
+    case DeviceType::kVirtual:
+      return "virtual";
+    case DeviceType::kCpu:
+      return "cpu";
+    case DeviceType::kOther:
+      break;
+  }
+  return "other";
+}
+
+void bind_profile(py::module_& m) {
   py::class_<DeviceProfile>(m, "DeviceProfile", "What the compiler knows of a device.")
       .def_static("from_json", &DeviceProfile::from_json)
       .def_static("builtin_default", [] { return DeviceProfile::builtin_default(); })
@@ -20,22 +37,7 @@ void bind_device(py::module_& m) {
       .def_readonly("driver_info", &DeviceProfile::driver_info)
       .def_readonly("host_pointers", &DeviceProfile::host_pointers)
       .def_property_readonly("is_cpu", &DeviceProfile::is_cpu)
-      .def_property_readonly("type",
-                             [](const DeviceProfile& p) {
-                               switch (p.type) {
-                                 case DeviceType::kIntegrated:
-                                   return "integrated";
-                                 case DeviceType::kDiscrete:
-                                   return "discrete";
-                                 case DeviceType::kVirtual:
-                                   return "virtual";
-                                 case DeviceType::kCpu:
-                                   return "cpu";
-                                 case DeviceType::kOther:
-                                   break;
-                               }
-                               return "other";
-                             })
+      .def_property_readonly("type", &type_name)
       .def("runs_on", &DeviceProfile::runs_on)
       .def("tuned_for", &DeviceProfile::tuned_for);
   m.def("list_devices", &list_devices, py::call_guard<py::gil_scoped_release>());
@@ -43,6 +45,9 @@ void bind_device(py::module_& m) {
       "device_profile", [](const std::string& spec) { return profile(*open_device(spec)); },
       "Opens the device that `spec` names and returns its profile.",
       py::call_guard<py::gil_scoped_release>());
+}
+
+void bind_memory(py::module_& m) {
   m.def(
       "memory_stats",
       [](const std::string& spec) {
@@ -64,6 +69,9 @@ void bind_device(py::module_& m) {
   m.def(
       "release_memory", [](const std::string& spec) { release_memory(*open_device(spec)); },
       py::call_guard<py::gil_scoped_release>());
+}
+
+void bind_cuda(py::module_& m) {
   m.def(
       "cuda_report", [](const std::string& spec) { return cuda_report(*open_device(spec)); },
       "What of CUDA works together with the device, one line a step.", py::arg("device") = "",
@@ -84,6 +92,9 @@ void bind_device(py::module_& m) {
         return cuda_finds(*open_device(spec), address, size_bytes);
       },
       "True where engines use these bytes of CUDA's in place.");
+}
+
+void bind_places(py::module_& m) {
   m.def("default_cache_dir", &default_cache_dir);
   m.def(
       "place_caches",
@@ -98,6 +109,15 @@ void bind_device(py::module_& m) {
   m.def(
       "env", [](const std::string& name) { return env(name); },
       "A variable of runtime/base/env.cpp's list; \"\" where it is not set.");
+}
+
+}  // namespace
+
+void bind_device(py::module_& m) {
+  bind_profile(m);
+  bind_memory(m);
+  bind_cuda(m);
+  bind_places(m);
 }
 
 }  // namespace tv::bindings
