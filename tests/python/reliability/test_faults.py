@@ -43,9 +43,11 @@ def tried(*arguments, **environment):
     return printed
 
 
-COMMON = """
-import contextlib, ctypes, faulthandler, gc, operator, os, random, sys, warnings
-faulthandler.dump_traceback_later(250, exit=True)  # a hang ends as a failure
+COMMON = f"""
+import faulthandler
+faulthandler.dump_traceback_later({patience(250)}, exit=True)  # a hang ends as a failure
+""" + """
+import contextlib, ctypes, gc, operator, os, random, sys, warnings
 import torch, torch_vulkan as tv
 from torch import nn
 faults, all_faults = ctypes.CDLL(os.environ.get("FAULT_LAYER")), ctypes.CDLL(None)
