@@ -5,7 +5,7 @@
 #include <limits>
 #include <regex>
 
-#include "csrc/calibration.h"
+#include "csrc/calibration/calibration.h"
 #include "runtime/base/env.h"
 
 namespace tv {

@@ -34,12 +34,3 @@ part() {
   rm -f "$record"
   [ -z "$why" ] || { echo "Failed: $name: $why"; failed+=("$name: $why"); }
 }
-
-# shown NAME …: as `part`, but it does not gate.
-shown() {
-  local before=${#failed[@]}
-  part "$@"
-  [ ${#failed[@]} = "$before" ] && return
-  echo "Failed, and does not gate yet: $1"
-  unset 'failed[-1]'
-}

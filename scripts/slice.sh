@@ -29,19 +29,11 @@ for turn in 0 1 2; do
     echo "== Not in this slice, which has $(left) s left: $name"
   fi
 done
-if [ "$(left)" -lt 120 ]; then
+if [ "$(left)" -lt 300 ]; then  # which collecting the tests takes a part of
   echo "== Not in this slice, which has $(left) s left: slow Python tests, samples of op_db"
 else
   slow=$(($(left) * 6 / 10))
-  # Neither gates yet. The seed says which tests run and what they draw, but these can fail without
-  # a fault of the commit's:
-  #   - test_large_tensors.py asks for free memory before it takes it, and eight processes may ask at
-  #     once: the machine can run out of it;
-  #   - programs that tests start have 60 to 300 s, and a sample of op_db 300 s, which lavapipe's
-  #     compiler can exceed where eight processes share few cores.
-  # Once these are mended, and all slow tests were green together (a slice runs a few hundred of
-  # them), write `part` in place of `shown`.
-  shown "Slow Python tests, $slow s of them" $((slow * 4 / 3)) $((slow * 4 / 3)) \
+  part "Slow Python tests, $slow s of them" $((slow * 4 / 3)) $((slow * 4 / 3)) \
     env TV_TEST_SLICE_SECONDS=$slow TORCH_VULKAN_CHECK_OPERATORS=1 \
     .venv/bin/python -m pytest -n auto --maxprocesses=8 --dist load -m slow --durations=10 -k 'not random' --ignore tests/python/house/test_wheel.py tests
 
@@ -54,9 +46,13 @@ else
   esac
   results=$(mktemp -d)
   trap 'rm -rf "$results"' EXIT
-  shown "Samples of op_db ($form)" "$(left)" "$(left)" \
-    .venv/bin/python tests/opinfo/run.py --results "$results/opinfo" --seed "$TV_TEST_SEED" \
-    --seconds $(($(left) * 3 / 4)) "${samples[@]}"
+  if [ "$(left)" -ge 80 ]; then
+    part "Samples of op_db ($form)" "$(left)" "$(left)" \
+      .venv/bin/python tests/opinfo/run.py --results "$results/opinfo" --seed "$TV_TEST_SEED" \
+      --seconds $(($(left) * 3 / 4)) "${samples[@]}"
+  else
+    echo "== Not in this slice, which has $(left) s left: samples of op_db"
+  fi
 fi
 
 [ ${#failed[@]} = 0 ] || { printf 'Failed: %s\n' "${failed[@]}"; exit 1; }

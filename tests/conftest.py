@@ -18,6 +18,7 @@ from torch_vulkan import compilations
 from torch_vulkan._dynamo import backend
 from torch_vulkan._native import C
 
+from alone import pytest_runtest_protocol  # noqa: F401 - a hook
 from marks import take_turns
 from record import pytest_runtest_logreport  # noqa: F401 - a hook
 from seeds import SEED, TURN

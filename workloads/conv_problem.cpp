@@ -33,6 +33,117 @@ double best_us(Engine& engine, const WeightSet& weights, const std::vector<HostT
   return best;
 }
 
+class ConvGraph {
+ public:
+  explicit ConvGraph(const ConvProblem& problem)
+      : p_(problem), rank_(problem.kd != 0 ? 3 : 2), out_(spatial({p_.n, p_.oc}, out_sizes())) {}
+
+  Graph make() {
+    g_.name = "conv";
+    const ValueId x = add_input();
+    add_convolution(x);
+    if (residual_ != kNoValue) {
+      add("aten::add.Tensor",
+          {tensor_arg("self", y_), tensor_arg("other", residual_), attr_arg("alpha", integer(1))});
+    }
+    if (p_.silu) add("aten::silu", {tensor_arg("self", y_)});
+    if (p_.relu) add("aten::relu", {tensor_arg("self", y_)});
+    if (p_.y_last) add_channels_last();
+    g_.outputs.push_back({.value = y_, .name = "y", .strides = {}});
+    return std::move(g_);
+  }
+
+ private:
+  std::array<int64_t, 3> out_sizes() const { return {p_.od(), p_.oh(), p_.ow()}; }
+
+  /// The shape, and as many of the last sizes as there are dimensions.
+  Shape spatial(Shape shape, std::array<int64_t, 3> sizes) const {
+    shape.insert(shape.end(), sizes.begin() + (3 - rank_), sizes.end());
+    return shape;
+  }
+
+  ValueId leaf(std::vector<ValueId>& list, const char* name, Shape shape, ValueKind kind) {
+    const ValueId id = g_.add_value({.name = name,
+                                     .dtype = p_.dtype,
+                                     .shape = std::move(shape),
+                                     .kind = kind,
+                                     .view = std::nullopt});
+    list.push_back(id);
+    return id;
+  }
+
+  ValueId add_input() {
+    const Shape shape = spatial({p_.n, p_.ic}, {p_.d, p_.h, p_.w});
+    if (!p_.last) return leaf(g_.inputs, "x", shape, ValueKind::kInput);
+    Shape last = spatial({p_.n}, {p_.d, p_.h, p_.w});
+    last.emplace_back(p_.ic);
+    const ValueId x = leaf(g_.inputs, "x", last, ValueKind::kInput);
+    const int64_t line = p_.w * p_.ic, plane = p_.h * line;
+    return g_.add_value(
+        {.name = "x_view",
+         .dtype = p_.dtype,
+         .shape = shape,
+         .kind = ValueKind::kNode,
+         .view = View{x, Expr(0), spatial({p_.d * plane, 1}, {plane, line, p_.ic})}});
+  }
+
+  void add_convolution(ValueId x) {
+    const ValueKind kind = p_.constant_weight ? ValueKind::kWeight : ValueKind::kInput;
+    std::vector<ValueId>& list = p_.constant_weight ? g_.weights : g_.inputs;
+    const ValueId w =
+        leaf(list, "w", spatial({p_.oc, p_.ic / p_.groups}, {p_.kd, p_.kh, p_.kw}), kind);
+    const ValueId bias = p_.bias ? leaf(list, "b", {p_.oc}, kind) : kNoValue;
+    if (p_.residual) residual_ = leaf(g_.inputs, "r", out_, ValueKind::kInput);
+    const auto each = [&](int64_t value) { return ints(std::vector<int64_t>(rank_, value)); };
+    Node conv;
+    conv.op = "aten::convolution";
+    conv.name = "conv";
+    conv.args = {tensor_arg("input", x),
+                 tensor_arg("weight", w),
+                 tensor_arg("bias", bias),
+                 attr_arg("stride", each(p_.stride)),
+                 attr_arg("padding", each(p_.pad)),
+                 attr_arg("dilation", each(p_.dilation)),
+                 attr_arg("transposed", false),
+                 attr_arg("output_padding", each(0)),
+                 attr_arg("groups", integer(p_.groups))};
+    push(std::move(conv), out_);
+  }
+
+  void add(const char* op, std::vector<Arg> args) {
+    Node node;
+    node.op = node.name = op;
+    node.args = std::move(args);
+    push(std::move(node), out_);
+  }
+
+  void add_channels_last() {
+    std::vector<int64_t> dims = {0};
+    Shape by_pixels = {out_[0]};
+    for (size_t d = 2; d < out_.size(); ++d) {
+      dims.push_back(static_cast<int64_t>(d));
+      by_pixels.push_back(out_[d]);
+    }
+    dims.push_back(1);
+    by_pixels.push_back(out_[1]);
+    Node node;
+    node.op = node.name = "aten::permute";
+    node.args = {tensor_arg("self", y_), attr_arg("dims", ints(dims))};
+    push(std::move(node), by_pixels);
+  }
+
+  void push(Node node, const Shape& shape) {
+    y_ = g_.add_output(node, p_.dtype, shape);
+    g_.nodes.push_back(std::move(node));
+  }
+
+  const ConvProblem& p_;
+  const size_t rank_;
+  const Shape out_;
+  Graph g_;
+  ValueId y_ = kNoValue, residual_ = kNoValue;  ///< `y_`: the newest node's
+};
+
 }  // namespace
 
 std::string ConvProblem::str() const {
@@ -48,86 +159,7 @@ std::string ConvProblem::str() const {
          (spread > 0 ? " spread " + std::to_string(spread) : "");
 }
 
-Graph ConvProblem::graph() const {
-  Graph g;
-  g.name = "conv";
-  const auto leaf = [&](std::vector<ValueId>& list, const char* name, Shape shape, ValueKind kind) {
-    const ValueId id = g.add_value({.name = name,
-                                    .dtype = dtype,
-                                    .shape = std::move(shape),
-                                    .kind = kind,
-                                    .view = std::nullopt});
-    list.push_back(id);
-    return id;
-  };
-  const ValueKind weight_kind = constant_weight ? ValueKind::kWeight : ValueKind::kInput;
-  auto& weight_list = constant_weight ? g.weights : g.inputs;
-  const size_t rank = kd != 0 ? 3 : 2;
-  const auto spatial = [&](Shape shape, std::array<int64_t, 3> sizes) {
-    shape.insert(shape.end(), sizes.begin() + (3 - rank), sizes.end());
-    return shape;
-  };
-  const Shape x_shape = spatial({n, ic}, {d, h, w}), out = spatial({n, oc}, {od(), oh(), ow()});
-  Shape last_shape = spatial({n}, {d, h, w});
-  last_shape.emplace_back(ic);
-  ValueId x = leaf(g.inputs, "x", last ? last_shape : x_shape, ValueKind::kInput);
-  if (last) {
-    const Shape strides = spatial({d * h * w * ic, 1}, {h * w * ic, w * ic, ic});
-    x = g.add_value({.name = "x_view",
-                     .dtype = dtype,
-                     .shape = x_shape,
-                     .kind = ValueKind::kNode,
-                     .view = View{x, Expr(0), strides}});
-  }
-  const ValueId wt = leaf(weight_list, "w", spatial({oc, ic / groups}, {kd, kh, kw}), weight_kind);
-  const ValueId b = bias ? leaf(weight_list, "b", {oc}, weight_kind) : kNoValue;
-  const ValueId r = residual ? leaf(g.inputs, "r", out, ValueKind::kInput) : kNoValue;
-  Node conv;
-  conv.op = "aten::convolution";
-  conv.name = "conv";
-  conv.args = {tensor_arg("input", x),
-               tensor_arg("weight", wt),
-               tensor_arg("bias", b),
-               attr_arg("stride", ints(std::vector<int64_t>(rank, stride))),
-               attr_arg("padding", ints(std::vector<int64_t>(rank, pad))),
-               attr_arg("dilation", ints(std::vector<int64_t>(rank, dilation))),
-               attr_arg("transposed", false),
-               attr_arg("output_padding", ints(std::vector<int64_t>(rank, 0))),
-               attr_arg("groups", integer(groups))};
-  ValueId y = g.add_output(conv, dtype, out);
-  g.nodes.push_back(std::move(conv));
-  const auto add = [&](const char* op, std::vector<Arg> args) {
-    Node node;
-    node.op = op;
-    node.name = op;
-    node.args = std::move(args);
-    y = g.add_output(node, dtype, out);
-    g.nodes.push_back(std::move(node));
-  };
-  if (residual) {
-    add("aten::add.Tensor",
-        {tensor_arg("self", y), tensor_arg("other", r), attr_arg("alpha", integer(1))});
-  }
-  if (silu) add("aten::silu", {tensor_arg("self", y)});
-  if (relu) add("aten::relu", {tensor_arg("self", y)});
-  if (y_last) {
-    Node node;
-    node.op = node.name = "aten::permute";
-    std::vector<int64_t> dims = {0};
-    Shape by_pixels = {out[0]};
-    for (size_t d = 2; d < out.size(); ++d) {
-      dims.push_back(static_cast<int64_t>(d));
-      by_pixels.push_back(out[d]);
-    }
-    dims.push_back(1);
-    by_pixels.push_back(out[1]);
-    node.args = {tensor_arg("self", y), attr_arg("dims", ints(dims))};
-    y = g.add_output(node, dtype, by_pixels);
-    g.nodes.push_back(std::move(node));
-  }
-  g.outputs.push_back({.value = y, .name = "y", .strides = {}});
-  return g;
-}
+Graph ConvProblem::graph() const { return ConvGraph(*this).make(); }
 
 std::vector<CandidateTactic> candidate_tactics(const ConvProblem& problem, const Settings& settings,
                                                const DeviceProfile& profile) {

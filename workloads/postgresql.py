@@ -10,13 +10,15 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from workloads.patience import patience
+
 # Where only the client is installed, there is no initdb.
 _PROGRAMS = sorted((Path(found).parent
                     for found in glob.glob("/usr/lib/postgresql/[0-9]*/bin/initdb")),
                    key=lambda folder: float(folder.parent.name))
 WHY_NOT = "" if _PROGRAMS else ("PostgreSQL's server is not installed (Debian and Ubuntu: apt "
                                 "install postgresql)")
-_SECONDS = 60
+_SECONDS = patience(60)
 
 
 def free_port() -> int:

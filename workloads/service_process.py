@@ -14,13 +14,15 @@ from onnx import TensorProto, helper, numpy_helper
 
 from torch_vulkan._service.running.sandbox import bubblewrap, why_not
 
+from workloads.patience import patience
+
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = ROOT / "python" / "torch_vulkan_service.py"
 # Packages of clusters, object stores and PostgreSQL are in an environment of their own.
 OWN_PYTHON = ROOT / ".venv-service" / "bin" / "python"
 NO_ENVIRONMENT = "" if (OWN_PYTHON.parents[1] / "complete").exists() else (
     "there is no .venv-service, or not all of it: scripts/service_environment.sh makes it")
-SECONDS = 120  # more than anything here takes on a busy machine
+SECONDS = patience(120)  # more than anything here takes on a busy machine
 # Containers may have bwrap and no namespaces.
 SANDBOX = ("--no-sandbox",) if why_not(bubblewrap()) else ()
 

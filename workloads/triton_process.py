@@ -12,10 +12,12 @@ from pathlib import Path
 
 import numpy
 
+from workloads.patience import patience
+
 ROOT = Path(__file__).parents[1]
 ENVIRONMENT = ROOT / ".setup" / "triton"
 BACKENDS = ROOT / "build" / "backends"
-START_SECONDS = 120
+START_SECONDS = patience(120)
 TYPES = {"FP32": "float32", "FP16": "float16", "FP64": "float64", "INT64": "int64",
          "INT32": "int32", "INT16": "int16", "INT8": "int8", "UINT8": "uint8", "BOOL": "bool"}
 NAMES = {numpy.dtype(dtype): name for name, dtype in TYPES.items()}

@@ -216,90 +216,107 @@ Problem few_rows(const FewRows& p) {
           3};  // bytes of weights shall differ
 }
 
+/// The fields of a problem's text behind its name: numbers, a dtype, words.
+struct Fields {
+  std::vector<std::string> texts;
+
+  int64_t number(size_t i) const { return static_cast<int64_t>(std::stoll(texts.at(i))); }
+  DType dtype(size_t i) const { return dtype_from_name(texts.at(i)); }
+  bool has(const char* word) const { return std::ranges::find(texts, word) != texts.end(); }
+};
+
+Problem attention(const Fields& f) {
+  const Heads h{f.number(1), f.number(2), f.number(3), f.has("causal")};
+  const int64_t heads = f.number(0);
+  const DType dtype = f.dtype(4);
+  const Shape q{1, heads, h.queries, h.d}, k{1, heads, h.keys, h.d};
+  const double pairs = static_cast<double>(heads * h.queries * h.keys) * (h.causal ? 0.5 : 1);
+  return {ExampleGraph("tv::attention")
+              .input("query", dtype, q)
+              .input("key", dtype, k)
+              .input("value", dtype, k)
+              .none("mask")
+              .attr("is_causal", h.causal)
+              .attr("rows", std::string("softmax"))
+              .attr("scale", 0.125)
+              .output(dtype, q)
+              .graph(),
+          static_cast<double>(2 * heads * (h.queries + h.keys) * h.d * size_bytes(dtype)),
+          4.0 * pairs * static_cast<double>(h.d),
+          [h](const Numbers& in, int64_t i) { return attention_at(h, in, i); }};
+}
+
+Problem of_elements(const std::string& op, const Fields& f) {
+  const int64_t count = f.number(0);
+  const DType dtype = f.dtype(1);
+  const size_t inputs = op == "add" ? 2 : 1;
+  const double bytes =
+      static_cast<double>(count * size_bytes(dtype)) * static_cast<double>(inputs + 1);
+  return {pointwise(op, dtype, std::vector<Shape>(inputs, Shape{count})), bytes, 0,
+          [inputs](const Numbers& in, int64_t i) {
+            const auto at = static_cast<size_t>(i);
+            return inputs == 2 ? in[0][at] + in[1][at] : std::max(in[0][at], 0.0);
+          }};
+}
+
+Problem with_bias(int64_t rows, int64_t columns, DType dtype) {
+  return {pointwise("add", dtype, {{rows, columns}, {columns}}),
+          static_cast<double>(2 * rows * columns * size_bytes(dtype)), 0,
+          [columns](const Numbers& in, int64_t i) {
+            return in[0][static_cast<size_t>(i)] + in[1][static_cast<size_t>(i % columns)];
+          }};
+}
+
+Graph row_graph(const std::string& op, int64_t rows, int64_t columns, DType dtype) {
+  const Shape shape{rows, columns};
+  if (op == "softmax") {
+    return ExampleGraph("aten::_softmax")
+        .input("self", dtype, shape)
+        .attr("dim", integer(-1))
+        .attr("half_to_float", false)
+        .output(dtype, shape)
+        .graph();
+  }
+  if (op == "layer_norm") {
+    return ExampleGraph("aten::native_layer_norm")
+        .input("input", dtype, shape)
+        .attr("normalized_shape", ints({columns}))
+        .input("weight", dtype, {columns})
+        .input("bias", dtype, {columns})
+        .attr("eps", 1e-5)
+        .output(dtype, shape)
+        .graph();
+  }
+  return ExampleGraph("tv::reduce")
+      .input("self", dtype, shape)
+      .attr("kind", std::string("sum"))
+      .attr("dims", ints({1}))
+      .output(dtype, {rows})
+      .graph();
+}
+
+Problem of_rows(const std::string& op, int64_t rows, int64_t columns, DType dtype) {
+  const double read = static_cast<double>(rows * columns * size_bytes(dtype));
+  return {row_graph(op, rows, columns, dtype), op == "sum" ? read : 2 * read, 0,
+          [op, columns](const Numbers& in, int64_t i) { return row_at(op, columns, in, i); }};
+}
+
 Problem parse(const std::string& text) {
   const size_t colon = text.find(':');
   const std::string op = text.substr(0, colon);
-  const std::vector<std::string> f = split(text.substr(colon + 1), ',');
-  const auto n = [&](size_t i) { return static_cast<int64_t>(std::stoll(f.at(i))); };
-  if (op == "attention") {
-    const DType dtype = dtype_from_name(f.at(4));
-    const Shape q{1, n(0), n(1), n(3)}, k{1, n(0), n(2), n(3)};
-    const bool causal = f.size() > 5 && f[5] == "causal";
-    const double pairs = static_cast<double>(n(0) * n(1) * n(2)) * (causal ? 0.5 : 1);
-    return {ExampleGraph("tv::attention")
-                .input("query", dtype, q)
-                .input("key", dtype, k)
-                .input("value", dtype, k)
-                .none("mask")
-                .attr("is_causal", causal)
-                .attr("rows", std::string("softmax"))
-                .attr("scale", 0.125)
-                .output(dtype, q)
-                .graph(),
-            static_cast<double>(2 * n(0) * (n(1) + n(2)) * n(3) * size_bytes(dtype)),
-            4.0 * pairs * static_cast<double>(n(3)),
-            [h = Heads{n(1), n(2), n(3), causal}](const Numbers& in, int64_t i) {
-              return attention_at(h, in, i);
-            }};
-  }
+  const Fields f{split(text.substr(colon + 1), ',')};
+  if (op == "attention") return attention(f);
   if (op == "rows") {
-    const auto has = [&](const char* word) { return std::ranges::find(f, word) != f.end(); };
-    return few_rows(
-        {n(0), n(1), n(2), n(3), n(4), dtype_from_name(f.at(5)), has("norm"), has("gated")});
+    return few_rows({f.number(0), f.number(1), f.number(2), f.number(3), f.number(4), f.dtype(5),
+                     f.has("norm"), f.has("gated")});
   }
-  if (op == "relu" || op == "add") {
-    const DType dtype = dtype_from_name(f.at(1));
-    const size_t inputs = op == "add" ? 2 : 1;
-    const double bytes =
-        static_cast<double>(n(0) * size_bytes(dtype)) * static_cast<double>(inputs + 1);
-    return {pointwise(op, dtype, std::vector<Shape>(inputs, Shape{n(0)})), bytes, 0,
-            [inputs](const Numbers& in, int64_t i) {
-              const auto at = static_cast<size_t>(i);
-              return inputs == 2 ? in[0][at] + in[1][at] : std::max(in[0][at], 0.0);
-            }};
-  }
-  const DType dtype = dtype_from_name(f.at(2));
-  if (op == "transpose") return transpose(n(0), n(1), dtype);
-  const Shape shape{n(0), n(1)};
-  const double bytes = static_cast<double>(2 * n(0) * n(1) * size_bytes(dtype));
-  if (op == "bias") {
-    return {pointwise("add", dtype, {shape, {n(1)}}), bytes, 0,
-            [columns = n(1)](const Numbers& in, int64_t i) {
-              return in[0][static_cast<size_t>(i)] + in[1][static_cast<size_t>(i % columns)];
-            }};
-  }
-  const auto by_row = [op, columns = n(1)](const Numbers& in, int64_t i) {
-    return row_at(op, columns, in, i);
-  };
-  if (op == "softmax") {
-    return {ExampleGraph("aten::_softmax")
-                .input("self", dtype, shape)
-                .attr("dim", integer(-1))
-                .attr("half_to_float", false)
-                .output(dtype, shape)
-                .graph(),
-            bytes, 0, by_row};
-  }
-  if (op == "layer_norm") {
-    return {ExampleGraph("aten::native_layer_norm")
-                .input("input", dtype, shape)
-                .attr("normalized_shape", ints({n(1)}))
-                .input("weight", dtype, {n(1)})
-                .input("bias", dtype, {n(1)})
-                .attr("eps", 1e-5)
-                .output(dtype, shape)
-                .graph(),
-            bytes, 0, by_row};
-  }
-  if (op == "sum") {
-    return {ExampleGraph("tv::reduce")
-                .input("self", dtype, shape)
-                .attr("kind", std::string("sum"))
-                .attr("dims", ints({1}))
-                .output(dtype, {n(0)})
-                .graph(),
-            bytes / 2, 0, by_row};
-  }
+  if (op == "relu" || op == "add") return of_elements(op, f);
+  const int64_t rows = f.number(0), columns = f.number(1);
+  const DType dtype = f.dtype(2);
+  if (op == "transpose") return transpose(rows, columns, dtype);
+  if (op == "bias") return with_bias(rows, columns, dtype);
+  if (op == "softmax" || op == "layer_norm" || op == "sum")
+    return of_rows(op, rows, columns, dtype);
   throw std::runtime_error("no such problem: " + text);
 }
 

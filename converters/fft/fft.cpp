@@ -144,69 +144,79 @@ class Maker {
     return steps;
   }
 
-  /// Bluestein's convolution.
+  /// Bluestein's convolution: the lines times a chirp, convolved with a filter by transforms of a
+  /// power of two, and times the chirp again.
   std::vector<Step> convolution(const Lines& lines) {
-    int64_t size = 1;
-    while (size < 2 * *lines.n.constant() - 1) size *= 2;
     std::vector<Step> steps;
-    const ValueId chirp = table(steps, "chirp", lines.n, true);
-    const auto stage = [&](Lines part, int number, const Expr& count) {
-      Step step = part.step("fft_chirp");
-      step.defines.emplace_back("STAGE", std::to_string(number));
-      step.params.push_back(param("size", size));
-      if (number != 2) step.operands.push_back(src("c", chirp));
-      return one_for_each(std::move(step), "elements", count);
-    };
-    Lines filter{.y = b_.scratch("filter", DType::kF32, {size, 2}),
-                 .in = FftKind::kNone,
-                 .n = lines.n,
-                 .n_in = 1,
-                 .n_out = size,
-                 .outer = 1,
-                 .inner = 1};
-    steps.push_back(stage(filter, 0, size));
-    Lines turned{.x = filter.y,
-                 .y = b_.scratch("filter_turned", DType::kF32, {size, 2}),
-                 .n = size,
-                 .n_in = size,
-                 .n_out = size,
-                 .outer = 1,
-                 .inner = 1};
-    append(steps, passes(turned, "filter_"));
+    Chirp chirp{.roots = table(steps, "chirp", lines.n, true)};
+    while (chirp.size < 2 * *lines.n.constant() - 1) chirp.size *= 2;
+    const ValueId filter = add_filter(steps, lines.n, chirp);
 
-    const Expr all = lines.outer * size * lines.inner;
-    const ValueId a = spare("chirped", 0, lines, size), b = spare("chirped", 1, lines, size);
+    const Expr all = lines.outer * chirp.size * lines.inner;
+    Lines there = over(chirp.size, lines.outer, lines.inner);
+    there.x = spare("chirped", 0, lines, chirp.size);
+    there.y = spare("chirped", 1, lines, chirp.size);
     Lines first = lines;
-    first.y = a;
+    first.y = there.x;
     first.out = FftKind::kComplex;
-    first.n_out = size;
+    first.n_out = chirp.size;
     first.norm = 0;
-    steps.push_back(stage(first, 1, all));
-    Lines middle{.x = a,
-                 .y = b,
-                 .n = size,
-                 .n_in = size,
-                 .n_out = size,
-                 .outer = lines.outer,
-                 .inner = lines.inner};
-    append(steps, passes(middle, "there_"));
-    Lines product = middle;
-    product.x = b;
-    product.y = a;
-    Step multiply = stage(product, 2, all);
-    multiply.operands.push_back(src("f", turned.y));
+    steps.push_back(chirp_step(first, ChirpStage::kTimesChirp, chirp, all));
+    append(steps, passes(there, "there_"));
+    Lines product = there;
+    std::swap(product.x, product.y);
+    Step multiply = chirp_step(product, ChirpStage::kTimesFilter, chirp, all);
+    multiply.operands.push_back(src("f", filter));
     steps.push_back(std::move(multiply));
-    middle.forward = false;
-    append(steps, passes(middle, "back_"));
+    Lines back = there;
+    back.forward = false;
+    append(steps, passes(back, "back_"));
     Lines last = lines;
-    last.x = b;
+    last.x = there.y;
     last.in = FftKind::kComplex;
-    last.n_in = size;
-    steps.push_back(stage(last, 3, all));
+    last.n_in = chirp.size;
+    steps.push_back(chirp_step(last, ChirpStage::kLast, chirp, all));
     return steps;
   }
 
  private:
+  struct Chirp {
+    ValueId roots = kNoValue;
+    int64_t size = 1;  ///< of the transforms that convolve
+  };
+
+  /// As fft_chirp.comp numbers them.
+  enum class ChirpStage { kFilter, kTimesChirp, kTimesFilter, kLast };
+
+  static Step chirp_step(const Lines& lines, ChirpStage stage, const Chirp& chirp,
+                         const Expr& count) {
+    Step step = lines.step("fft_chirp");
+    step.defines.emplace_back("STAGE", std::to_string(static_cast<int>(stage)));
+    step.params.push_back(param("size", chirp.size));
+    if (stage != ChirpStage::kTimesFilter) step.operands.push_back(src("c", chirp.roots));
+    return one_for_each(std::move(step), "elements", count);
+  }
+
+  /// Complex lines of that length.
+  static Lines over(int64_t size, const Expr& outer, const Expr& inner) {
+    return {.n = size, .n_in = size, .n_out = size, .outer = outer, .inner = inner};
+  }
+
+  /// What the lines are convolved with, transformed.
+  ValueId add_filter(std::vector<Step>& steps, const Expr& n, const Chirp& chirp) {
+    Lines filter = over(chirp.size, 1, 1);
+    filter.y = b_.scratch("filter", DType::kF32, {chirp.size, 2});
+    filter.in = FftKind::kNone;
+    filter.n = n;
+    filter.n_in = 1;
+    steps.push_back(chirp_step(filter, ChirpStage::kFilter, chirp, chirp.size));
+    Lines turned = over(chirp.size, 1, 1);
+    turned.x = filter.y;
+    turned.y = b_.scratch("filter_turned", DType::kF32, {chirp.size, 2});
+    append(steps, passes(turned, "filter_"));
+    return turned.y;
+  }
+
   static void append(std::vector<Step>& steps, std::vector<Step> more) {
     std::move(more.begin(), more.end(), std::back_inserter(steps));
   }

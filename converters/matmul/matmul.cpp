@@ -48,72 +48,114 @@ Product product_of_node(const NodeContext& c, const Builder& b) {
 
 Expr first_or_zero(const Shape& strides) { return strides.empty() ? Expr(0) : strides[0]; }
 
-Tactic simd_tactic(const NodeContext& c, Builder& b, const Product& p) {
-  Tactic tactic{.name = "matmul_simd"};
-  tactic.refusal = simd_refusal(c.device);
-  if (!tactic.refusal.empty()) return tactic;
-  const auto k = p.k.constant();
-  if (p.k.bounds(c.graph.symbols).first < 1) tactic.refusal = "k may be 0";
-  if (!is_float(c.dtype("a"))) tactic.refusal = "the operands are not floats";
-  if (p.batch.sizes.size() > kMaxBatchDims) tactic.refusal = "more than 3 batch dimensions";
-  const Expr work = p.batch.count() * p.m * p.n * p.k;
-  if (typical(c.graph, work) < 32 * 1024) tactic.refusal = "the product is small";
-  if (!tactic.refusal.empty()) return tactic;
+/// The product for CPU drivers, by SIMD: rows of a, columns of b, and what is done with the sums.
+class SimdTactic {
+ public:
+  SimdTactic(const NodeContext& c, Builder& b, const Product& p)
+      : c_(c), b_(b), p_(p), tile_(simd_tile(c.device)), k_(p.k.constant()) {}
 
-  const SimdTile tile = simd_tile(c.device);
-  const bool flat_batch = p.batch.sizes.size() <= 1;
-  const bool wide = p.n.bounds(c.graph.symbols).first >= tile.cols();
-  const ValueId a = c.node.input("a"), w = c.node.input("b");
-  SimdProduct simd{.rows = p.m, .col_tiles = ceil_div(p.n, tile.cols()), .batch = p.batch.count()};
+  Tactic make() {
+    tactic_.refusal = refusal();
+    if (!tactic_.refusal.empty()) return std::move(tactic_);
+    simd_ = {.rows = p_.m, .col_tiles = ceil_div(p_.n, tile_.cols()), .batch = p_.batch.count()};
+    place_rows();
+    place_columns();
+    count_steps();
+    add_sums();
+    return std::move(tactic_);
+  }
 
-  const bool as_it_lies = k && flat_batch && c.dtype("a") == DType::kF32 && p.a_k == Expr(1);
-  const int64_t multiple = as_it_lies ? 1 : k ? kSimdSegment : kSimdSymbolicSteps;
-  const Expr padded_k = round_up(p.k, multiple);
-  if (as_it_lies) {
-    simd.a = a;
-    simd.a_m = p.a_m;
-    simd.a_z = first_or_zero(p.batch.a);
-    simd.rest = *k % kSimdSegment;
-  } else {
-    simd.a = add_pack(c, b, "rows", {a, p.m, p.k, p.a_m, p.a_k}, p.batch, p.batch.a,
-                      {.width = kSimdSegment, .cols_multiple = multiple}, tactic.steps);
-    simd.a_m = padded_k;
-    simd.a_z = p.m * padded_k;
+ private:
+  std::string refusal() const {
+    if (std::string why = simd_refusal(c_.device); !why.empty()) return why;
+    const Expr work = p_.batch.count() * p_.m * p_.n * p_.k;
+    if (typical(c_.graph, work) < 32 * 1024) return "the product is small";
+    if (p_.batch.sizes.size() > kMaxBatchDims) return "more than 3 batch dimensions";
+    if (!is_float(c_.dtype("a"))) return "the operands are not floats";
+    if (p_.k.bounds(c_.graph.symbols).first < 1) return "k may be 0";
+    return "";
   }
-  const bool direct = padded_k == p.k && flat_batch && wide && c.dtype("b") == DType::kF32 &&
-                      p.b_n == Expr(1) && !b.is_constant(w);
-  // One more parameter, of b in place, leaves no room for the epilogue's.
-  const bool ends_in_output =
-      k && wide && simd_epilogue_fits(c, b) && (!direct || c.node.epilogue_inputs.empty());
-  if (direct) {
-    simd.b = w;
-    simd.b_k = p.b_k;
-    simd.b_z = first_or_zero(p.batch.b);
-    simd.b_tile = tile.cols();
-    simd.b_last = p.n - tile.cols();
-  } else {
-    simd.b = add_pack(
-        c, b, "columns", {w, p.k, p.n, p.b_k, p.b_n}, p.batch, p.batch.b,
-        {.width = tile.cols(), .rows_multiple = multiple, .tiled = true, .moved = ends_in_output},
-        tactic.steps);
-    simd.b_k = tile.cols();
-    simd.b_tile = padded_k * tile.cols();
-    simd.b_z = simd.col_tiles * simd.b_tile;
-    simd.b_last = (simd.col_tiles - 1) * simd.b_tile;
+
+  bool flat_batch() const { return p_.batch.sizes.size() <= 1; }
+
+  /// Rows of a: where they lie, or packed.
+  void place_rows() {
+    const ValueId a = c_.node.input("a");
+    const bool as_it_lies = k_ && flat_batch() && c_.dtype("a") == DType::kF32 && p_.a_k == Expr(1);
+    multiple_ = as_it_lies ? 1 : k_ ? kSimdSegment : kSimdSymbolicSteps;
+    padded_k_ = round_up(p_.k, multiple_);
+    if (as_it_lies) {
+      simd_.a = a;
+      simd_.a_m = p_.a_m;
+      simd_.a_z = first_or_zero(p_.batch.a);
+      simd_.rest = *k_ % kSimdSegment;
+    } else {
+      simd_.a = add_pack(c_, b_, "rows", {a, p_.m, p_.k, p_.a_m, p_.a_k}, p_.batch, p_.batch.a,
+                         {.width = kSimdSegment, .cols_multiple = multiple_}, tactic_.steps);
+      simd_.a_m = padded_k_;
+      simd_.a_z = p_.m * padded_k_;
+    }
   }
-  if (!k) simd.steps = p.k;
-  const int64_t covered = k ? *k : kSymbolicSteps;
-  simd.count = static_cast<size_t>((covered + kSimdSegment - 1) / kSimdSegment);
-  if (ends_in_output) {
-    add_simd_product(c, b, simd, SimdEpilogue{p.n}, tactic.steps);
-    return tactic;
+
+  /// Columns of b: where they lie, or packed in tiles.
+  void place_columns() {
+    const ValueId w = c_.node.input("b");
+    const bool wide = p_.n.bounds(c_.graph.symbols).first >= tile_.cols();
+    direct_ = padded_k_ == p_.k && flat_batch() && wide && c_.dtype("b") == DType::kF32 &&
+              p_.b_n == Expr(1) && !b_.is_constant(w);
+    // One more parameter, of b in place, leaves no room for the epilogue's.
+    ends_in_output_ =
+        k_ && wide && simd_epilogue_fits(c_, b_) && (!direct_ || c_.node.epilogue_inputs.empty());
+    if (direct_) {
+      simd_.b = w;
+      simd_.b_k = p_.b_k;
+      simd_.b_z = first_or_zero(p_.batch.b);
+      simd_.b_tile = tile_.cols();
+      simd_.b_last = p_.n - tile_.cols();
+    } else {
+      simd_.b = add_pack(c_, b_, "columns", {w, p_.k, p_.n, p_.b_k, p_.b_n}, p_.batch, p_.batch.b,
+                         {.width = tile_.cols(),
+                          .rows_multiple = multiple_,
+                          .tiled = true,
+                          .moved = ends_in_output_},
+                         tactic_.steps);
+      simd_.b_k = tile_.cols();
+      simd_.b_tile = padded_k_ * tile_.cols();
+      simd_.b_z = simd_.col_tiles * simd_.b_tile;
+      simd_.b_last = (simd_.col_tiles - 1) * simd_.b_tile;
+    }
   }
-  const SimdSums sums = add_simd_product(c, b, simd, tactic.steps);
-  add_simd_finish(c, sums,
-                  {.rows = p.m, .batch = simd.batch, .columns = {.count = p.n, .moved = direct}},
-                  tactic.steps);
-  return tactic;
-}
+
+  void count_steps() {
+    if (!k_) simd_.steps = p_.k;
+    const int64_t covered = k_ ? *k_ : kSymbolicSteps;
+    simd_.count = static_cast<size_t>((covered + kSimdSegment - 1) / kSimdSegment);
+  }
+
+  void add_sums() {
+    if (ends_in_output_) {
+      add_simd_product(c_, b_, simd_, SimdEpilogue{p_.n}, tactic_.steps);
+      return;
+    }
+    const SimdSums sums = add_simd_product(c_, b_, simd_, tactic_.steps);
+    add_simd_finish(
+        c_, sums,
+        {.rows = p_.m, .batch = simd_.batch, .columns = {.count = p_.n, .moved = direct_}},
+        tactic_.steps);
+  }
+
+  const NodeContext& c_;
+  Builder& b_;
+  const Product& p_;
+  const SimdTile tile_;
+  const std::optional<int64_t> k_;
+  Tactic tactic_{.name = "matmul_simd"};
+  SimdProduct simd_;
+  int64_t multiple_ = 1;  ///< of steps, to which the operands are padded
+  Expr padded_k_;
+  bool direct_ = false;          ///< b is read where it lies
+  bool ends_in_output_ = false;  ///< the product's kernel writes the result, epilogue and all
+};
 
 /// Parameters that the SIMT kernels share.
 void add_operands(const NodeContext& c, const Product& p, ValueId y, Step& step) {
@@ -196,7 +238,7 @@ void convert(const NodeContext& c, Builder& b) {
   if (groups < 64) std::rotate(tiles.begin(), tiles.begin() + 1, tiles.end());
   if (m <= 16) std::rotate(tiles.begin(), std::prev(tiles.end(), groups < 64 ? 2 : 1), tiles.end());
 
-  std::vector<Tactic> tactics = {simd_tactic(c, b, p)};
+  std::vector<Tactic> tactics = {SimdTactic(c, b, p).make()};
   for (Tactic& tactic : one_row_tactics(c, p)) tactics.push_back(std::move(tactic));
   for (Tactic& tactic : matrix_tactics(c, b, p)) tactics.push_back(std::move(tactic));
   for (Tactic& tactic : simt_tactics(c, p)) tactics.push_back(std::move(tactic));

@@ -1,6 +1,6 @@
 #include "csrc/division/division.h"
 
-#include "csrc/frontends/onnx/model.h"
+#include "csrc/frontends/onnx/file/model.h"
 
 namespace tv::onnx {
 namespace {

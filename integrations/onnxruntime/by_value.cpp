@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "csrc/division/trials.h"
-#include "csrc/frontends/onnx/tensor.h"
+#include "csrc/frontends/onnx/file/tensor.h"
 #include "integrations/onnxruntime/sizes.h"
 
 namespace tv::ort {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "csrc/frontends/onnx/tensor.h"
+#include "csrc/frontends/onnx/file/tensor.h"
 #include "integrations/onnxruntime/aligned_memory.h"
 #include "integrations/onnxruntime/sizes.h"
 

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <set>
 
-#include "csrc/frontends/onnx/tensor.h"
+#include "csrc/frontends/onnx/file/tensor.h"
 #include "integrations/onnxruntime/aligned_memory.h"
 
 namespace tv::ort {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "csrc/frontends/onnx/model.h"
+#include "csrc/frontends/onnx/file/model.h"
 #include "integrations/onnxruntime/ort.h"
 
 namespace tv::ort {

@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "csrc/cache/place_caches.h"
-#include "csrc/calibration.h"
+#include "csrc/calibration/calibration.h"
 #include "csrc/cli/text/nearest.h"
 #include "csrc/cli/text/shapes.h"
 #include "csrc/plan/plan.h"

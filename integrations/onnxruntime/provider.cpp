@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "csrc/division/trials.h"
-#include "csrc/frontends/onnx/external_data.h"
+#include "csrc/frontends/onnx/file/external_data.h"
 #include "csrc/precision.h"
 #include "csrc/version.h"
 #include "integrations/onnxruntime/by_value.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "csrc/frontends/onnx/tensor.h"
+#include "csrc/frontends/onnx/file/tensor.h"
 #include "runtime/base/sha256.h"
 
 namespace tv::ort {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "csrc/division/groups.h"
-#include "csrc/frontends/onnx/model.h"
+#include "csrc/frontends/onnx/file/model.h"
 #include "integrations/onnxruntime/fused_node.h"
 
 namespace tv::ort {

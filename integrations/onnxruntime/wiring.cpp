@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "csrc/frontends/onnx/tensor.h"
+#include "csrc/frontends/onnx/file/tensor.h"
 #include "integrations/onnxruntime/sizes.h"
 #include "runtime/base/error.h"
 

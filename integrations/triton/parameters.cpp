@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "csrc/cache/place_caches.h"
-#include "csrc/calibration.h"
+#include "csrc/calibration/calibration.h"
 #include "csrc/precision.h"
 #include "csrc/setting_values.h"
 #include "integrations/kit/option_text.h"

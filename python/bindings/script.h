@@ -43,7 +43,7 @@ struct Result {
   int64_t compute_nodes = 0, covered_nodes = 0;
   bool is_whole() const { return covered_nodes == compute_nodes; }
   std::vector<std::string> failures;  ///< engines that were not built, and why
-  std::vector<std::string> reports;   ///< of a dry run, for each stretch of code (script_report.h)
+  std::vector<std::string> reports;   ///< of a dry run, for each stretch of code (script/report.h)
 };
 
 /// Compiles `forward` for these inputs. An engine runs if a call's tensors have the example's

@@ -71,6 +71,55 @@ void check_limit(const Device& device, int64_t bytes, MemoryUse use) {
   }
 }
 
+OwnedBuffer create_buffer(const Device& device, int64_t size_bytes, MemoryUse use) {
+  VkBufferCreateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
+  info.size = static_cast<VkDeviceSize>(size_bytes + 3) & ~VkDeviceSize{3};
+  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+               VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+  VkExternalMemoryBufferCreateInfo shared{};
+  shared.sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO;
+  shared.handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
+  if (use == MemoryUse::kShared) info.pNext = &shared;
+  const uint32_t families[] = {device.physical().queue_family,
+                               device.physical().transfer_family.value_or(0)};
+  if (is_streamed(use) && device.physical().transfer_family) {
+    info.sharingMode = VK_SHARING_MODE_CONCURRENT;
+    info.queueFamilyIndexCount = 2;
+    info.pQueueFamilyIndices = families;
+  }
+  if (info.size > device.physical().max_buffer_bytes) {
+    out_of_memory(device, info.size, "larger than any buffer there may be");
+  }
+  const DeviceApi& api = device.api();
+  VkBuffer buffer = VK_NULL_HANDLE;
+  const VkResult result = api.vkCreateBuffer(api.device, &info, nullptr, &buffer);
+  if (result != VK_SUCCESS) out_of_memory(device, info.size, result_name(result));
+  return OwnedBuffer(api, buffer);
+}
+
+/// `type`: an index among the device's memory types.
+OwnedMemory allocate_memory(Device& device, VkDeviceSize size, uint32_t type, MemoryUse use) {
+  VkMemoryAllocateFlagsInfo flags{};
+  flags.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO;
+  flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
+  VkExportMemoryAllocateInfo exported{};
+  exported.sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO;
+  exported.handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
+  if (use == MemoryUse::kShared) flags.pNext = &exported;
+  VkMemoryAllocateInfo info{};
+  info.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
+  info.pNext = &flags;
+  info.allocationSize = size;
+  info.memoryTypeIndex = type;
+  const DeviceApi& api = device.api();
+  VkDeviceMemory memory = VK_NULL_HANDLE;
+  const VkResult result = api.vkAllocateMemory(api.device, &info, nullptr, &memory);
+  if (result == VK_ERROR_DEVICE_LOST) device.check(result, "memory");
+  if (result != VK_SUCCESS) out_of_memory(device, size, result_name(result));
+  return OwnedMemory(api, memory);
+}
+
 }  // namespace
 
 bool has_own_memory(const Device& device) {
@@ -183,60 +232,21 @@ void Allocation::allocate_pages(Device& device) {
 }
 
 void Allocation::allocate_buffer(Device& device) {
-  VkBufferCreateInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
-  info.size = static_cast<VkDeviceSize>(size_bytes_ + 3) & ~VkDeviceSize{3};
-  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
-               VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
-  VkExternalMemoryBufferCreateInfo shared{};
-  shared.sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO;
-  shared.handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
-  if (use_ == MemoryUse::kShared) info.pNext = &shared;
-  const uint32_t families[] = {device.physical().queue_family,
-                               device.physical().transfer_family.value_or(0)};
-  if (is_streamed(use_) && device.physical().transfer_family) {
-    info.sharingMode = VK_SHARING_MODE_CONCURRENT;
-    info.queueFamilyIndexCount = 2;
-    info.pQueueFamilyIndices = families;
-  }
-  if (info.size > device.physical().max_buffer_bytes) {
-    out_of_memory(device, info.size, "larger than any buffer there may be");
-  }
-  VkBuffer buffer = VK_NULL_HANDLE;
-  VkResult result = api_->vkCreateBuffer(api_->device, &info, nullptr, &buffer);
-  if (result != VK_SUCCESS) out_of_memory(device, info.size, result_name(result));
-  buffer_ = OwnedBuffer(*api_, buffer);
-
+  buffer_ = create_buffer(device, size_bytes_, use_);
   VkMemoryRequirements needs{};
-  api_->vkGetBufferMemoryRequirements(api_->device, buffer, &needs);
-  const bool on_host = is_on_host(use_);
+  api_->vkGetBufferMemoryRequirements(api_->device, buffer_.get(), &needs);
   const uint32_t type = type_for(device, needs.memoryTypeBits, use_);
-  VkMemoryAllocateFlagsInfo flags{};
-  flags.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO;
-  flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
-  VkExportMemoryAllocateInfo exported{};
-  exported.sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO;
-  exported.handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
-  if (use_ == MemoryUse::kShared) flags.pNext = &exported;
-  VkMemoryAllocateInfo allocate{};
-  allocate.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
-  allocate.pNext = &flags;
-  allocate.allocationSize = needs.size;
-  allocate.memoryTypeIndex = type;
-  VkDeviceMemory memory = VK_NULL_HANDLE;
-  result = api_->vkAllocateMemory(api_->device, &allocate, nullptr, &memory);
-  if (result == VK_ERROR_DEVICE_LOST) device.check(result, "memory");
-  if (result != VK_SUCCESS) out_of_memory(device, needs.size, result_name(result));
-  memory_ = OwnedMemory(*api_, memory);
+  memory_ = allocate_memory(device, needs.size, type, use_);
   memory_bytes_ = static_cast<int64_t>(needs.size);
-  device.check(api_->vkBindBufferMemory(api_->device, buffer, memory, 0), "memory");
+  device.check(api_->vkBindBufferMemory(api_->device, buffer_.get(), memory_.get(), 0), "memory");
 
   VkBufferDeviceAddressInfo query{};
   query.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO;
-  query.buffer = buffer;
+  query.buffer = buffer_.get();
   address_ = api_->vkGetBufferDeviceAddress(api_->device, &query);
-  if (on_host) {
-    device.check(api_->vkMapMemory(api_->device, memory, 0, VK_WHOLE_SIZE, 0, &host_), "memory");
+  if (is_on_host(use_)) {
+    device.check(api_->vkMapMemory(api_->device, memory_.get(), 0, VK_WHOLE_SIZE, 0, &host_),
+                 "memory");
     coherent_ = device.physical().memory.memoryTypes[type].propertyFlags &
                 VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
   }

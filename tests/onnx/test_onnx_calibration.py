@@ -14,6 +14,7 @@ import torch_vulkan as tv
 
 import onnx_models
 from onnx_models import model, tensor, weight
+from workloads.patience import patience
 
 VKEXEC = Path(tv.__file__).parent / "bin" / "vkexec"
 INT8 = {"enabled_precisions": {torch.float32, torch.int8}, "optimization_level": 0,
@@ -152,7 +153,8 @@ def by_vkexec(folder, made, x, cache, products):
                  f"--loadInputs=x:{folder / 'x.npy'}",
                  f"--exportOutput={folder / 'out.json'}", "--builderOptimizationLevel=0",
                  "--iterations=1", "--duration=0", "--warmUp=0"]
-    done = subprocess.run([VKEXEC, *arguments], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([VKEXEC, *arguments], capture_output=True, text=True,
+                          timeout=patience(120))
     assert done.returncode == 0, done.stdout + done.stderr
     assert (f"Calibration: scales for {products} of {products} products and convolutions"
             in done.stdout)

@@ -17,6 +17,7 @@ import numpy as np  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from marks import turns  # noqa: E402
+from workloads.patience import patience  # noqa: E402
 
 MAIN = "import sys; from polygraphy.tools import main; sys.exit(main())"
 
@@ -44,7 +45,7 @@ def net(tmp_path_factory):
 
 def polygraphy(*arguments, code=0, cwd=None):
     done = subprocess.run([sys.executable, "-c", MAIN, *map(str, arguments)], capture_output=True,
-                          text=True, timeout=300, cwd=cwd, env={**os.environ})
+                          text=True, timeout=patience(300), cwd=cwd, env={**os.environ})
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -97,11 +98,12 @@ def test_a_script_that_it_generates(net, tmp_path):
     script = tmp_path / "run.py"
     polygraphy("run", net, "--onnxrt", "--vulkan", *ONCE, "--gen-script", script)
     assert "VulkanRunner" in script.read_text()
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True,
+                          timeout=patience(300))
     assert done.returncode == 0 and "PASSED" in done.stdout + done.stderr
 
 
 def test_the_plugin_loads_no_torch():
     code = ("import sys, torch_vulkan_polygraphy as p; assert p.arguments(); "
             "assert 'torch' not in sys.modules and 'torch_vulkan' not in sys.modules")
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=patience(120))

@@ -13,6 +13,7 @@ import provider_tests
 import pytest
 
 from onnx_models import linear
+from workloads.patience import patience
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARIES = [*(Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*")]
@@ -50,7 +51,7 @@ def program(tmp_path_factory):
 
 def run(program, model, option, value):
     return subprocess.run([program, provider_tests.vulkan.get_library_path(), model, option, value],
-                          capture_output=True, text=True, timeout=120)
+                          capture_output=True, text=True, timeout=patience(120))
 
 
 def test_a_session(program, tmp_path):
@@ -86,7 +87,7 @@ def test_the_example(tmp_path):
     made, reference = linear()
     onnx.save(made, tmp_path / "net.onnx")
     done = subprocess.run([example, library, tmp_path / "net.onnx", "3"], capture_output=True,
-                          text=True, timeout=120)
+                          text=True, timeout=patience(120))
     assert done.returncode == 0, done.stderr
     name, total = done.stdout.split(": ")
     assert name == "y"

@@ -12,6 +12,7 @@ import pytest
 from test_provider import PACKAGE, detector, random
 
 from onnx_models import linear
+from workloads.patience import patience
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(
@@ -78,6 +79,6 @@ def test_sessions_contexts_and_options(version, releases, tmp_path):
     numpy.savez(tmp_path / "feed.npz", x=random(1, 8), logits=random(1, 1, 12, seed=3))
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, releases[version], PACKAGE.parent, version, tmp_path],
-        capture_output=True, text=True, timeout=300, env={**os.environ})
+        capture_output=True, text=True, timeout=patience(300), env={**os.environ})
     assert done.returncode == 0, done.stderr
     assert "unknown option 'fp16_enabel'; did you mean 'fp16_enable'" in done.stdout

@@ -11,6 +11,8 @@ import torch_vulkan as tv
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
+from workloads.patience import patience  # noqa: E402
+
 VKEXEC = Path(tv.__file__).parent / "bin" / "vkexec"
 ONCE = ("--iterations=1", "--duration=0", "--warmUp=0", "--builderOptimizationLevel=0", "--noCache")
 generator = np.random.default_rng(1)
@@ -64,7 +66,7 @@ def output_of(folder, file, *flags):
     done = subprocess.run(
         [VKEXEC, f"--onnx={folder}/net.onnx", f"--loadInputs=x:{folder}/x.npy",
          f"--exportOutput={folder}/out", *ONCE, *flags],
-        capture_output=True, text=True, timeout=300)
+        capture_output=True, text=True, timeout=patience(300))
     assert done.returncode == 0, done.stdout + done.stderr
     return x, np.load(folder / "out" / "y.npy"), done.stdout
 

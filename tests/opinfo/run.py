@@ -1,9 +1,9 @@
 """Runs samples of op_db: `python tests/opinfo/run.py --results DIR [--jobs 2] [--most N] …`.
 
 A run that is stopped goes on where it was when started again with the same directory. A sample
-that ends its process, or takes longer than --limit, is a crash; the others go on. What is wholly
-in engines is compared with outside_engines.txt (opinfo_listed.py). In a run of --seconds every
-entry has one sample before any has two, so that it sees as many entries as it can.
+that ends its process, or takes longer than --limit allows, is a crash; the others go on. What is
+wholly in engines is compared with outside_engines.txt (opinfo_listed.py). In a run of --seconds
+every entry has one sample before any has two, so that it sees as many entries as it can.
 """
 
 import argparse
@@ -43,7 +43,8 @@ def arguments():
     parser.add_argument("--form", choices=FORMS, default="plain", help="of the tensors")
     parser.add_argument("--again", action="store_true", help="also those that have a result")
     parser.add_argument("--sample", nargs="*", help="these alone, here and now: add/float32/3")
-    parser.add_argument("--limit", type=int, default=300, help="seconds for a sample")
+    parser.add_argument("--limit", type=int, default=300,
+                        help="seconds for a sample, times --jobs, as these share the machine")
     parser.add_argument("--seconds", type=float, help="end after that many; default: when done")
     parser.add_argument("--seed", default="", help="another order of the entries")
     parser.add_argument("--compact", type=Path, help="a file that gets all outcomes in the end")
@@ -107,7 +108,7 @@ def take(pair, most: int | None, done: dict, results: Results, options, until: f
         if time.time() > until:
             return False
         results.begin(name)
-        faulthandler.dump_traceback_later(options.limit, exit=True)
+        faulthandler.dump_traceback_later(options.limit * options.jobs, exit=True)
         outcome = run(pair, inputs[number], options.form)
         done[name] = outcome.record()
         compared = options.form == "plain" and outcome.kind not in ("wrong", "crash")

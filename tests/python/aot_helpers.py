@@ -11,6 +11,7 @@ from torch import nn
 import torch_vulkan as tv
 
 from workloads.networks import NETWORKS
+from workloads.patience import patience
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -41,7 +42,8 @@ def close(got, want):
 def python(program, *arguments, **environment):
     """Runs a program in a process of its own; returns what it printed."""
     done = subprocess.run([sys.executable, "-c", program, *map(str, arguments)], text=True,
-                          capture_output=True, env={**os.environ, **environment}, timeout=300)
+                          capture_output=True, env={**os.environ, **environment},
+                          timeout=patience(300))
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
 

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from workloads.patience import patience
 from workloads.queueing import Simulation, Station, quantile
 from workloads.service_process import ROOT
 
@@ -50,7 +51,7 @@ def test_the_script_computes_from_given_costs(tmp_path):
     done = subprocess.run(
         [sys.executable, str(ROOT / "benchmarks" / "service_scale.py"), "--seconds", "2",
          "--requests", "60000", "--costs", str(tmp_path / "costs.json")],
-        capture_output=True, text=True, timeout=120)
+        capture_output=True, text=True, timeout=patience(120))
     assert done.returncode == 0, done.stderr
     assert "one process answers 30000 requests a minute" in done.stdout
     assert "4 processes that answer" in done.stdout  # 60,000 at 60 % of 30,000

@@ -26,6 +26,7 @@ from torch_vulkan._service.running.sandbox import (
 )
 from torch_vulkan._service.storage.store import Store
 
+from workloads.patience import patience
 from workloads.service_process import SCRIPT, SECONDS, Service, layers, until
 
 needs_bwrap = pytest.mark.skipif(why_not(shutil.which("bwrap")) != "",
@@ -59,7 +60,7 @@ def boxed_run(request, tmp_path, monkeypatch):
     if request.param == "as it is":
         return lambda script, limits=LIMITS: subprocess.run(
             sandboxed([PYTHON, "-c", script], bubblewrap(), limits, model, out), text=True,
-            capture_output=True, timeout=120, env=environment())
+            capture_output=True, timeout=patience(120), env=environment())
     if os.geteuid() != 0:
         pytest.skip("as it is, it is a user's")
     python = users_python()
@@ -79,7 +80,8 @@ def boxed_run(request, tmp_path, monkeypatch):
         limit = (f"import os, resource, sys; n = {limits.memory_bytes}; resource.setrlimit("
                  "resource.RLIMIT_DATA, (n, n)); os.execv(sys.argv[1], sys.argv[1:])")
         return subprocess.run([python, "-I", "-S", "-c", limit, *command], text=True,
-                              capture_output=True, timeout=120, env=environment(), **AS_A_USER)
+                              capture_output=True,
+                              timeout=patience(120), env=environment(), **AS_A_USER)
     return run
 
 

@@ -15,6 +15,7 @@ import served
 
 from seeds import SEED
 from workloads import triton_process
+from workloads.patience import patience
 from workloads.triton_process import Refused, Server, add_model
 
 MISSING = triton_process.what_is_missing()
@@ -352,7 +353,7 @@ def test_the_folder_of_the_backend(files, tmp_path):
 def test_the_example(tmp_path):
     """make serve, with its client in place of a user."""
     done = subprocess.run([sys.executable, ROOT / "scripts" / "serve.py", "--check"],
-                          capture_output=True, text=True, timeout=300,
+                          capture_output=True, text=True, timeout=patience(300),
                           env={**os.environ, "PYTHONPATH": str(ROOT / "python")})
     assert done.returncode == 0, done.stdout + done.stderr
     classes, batches, text = done.stdout.splitlines()[-3:]
@@ -370,7 +371,7 @@ def test_tritons_own_client(server, files, tmp_path):
     python = triton_process.ENVIRONMENT / "bin" / "python"
     script = Path(__file__).parent / "conformance.py"
     done = subprocess.run([python, script, str(server.http), str(server.grpc), "plain",
-                           str(tmp_path)], capture_output=True, text=True, timeout=120,
+                           str(tmp_path)], capture_output=True, text=True, timeout=patience(120),
                           env={"PATH": "/usr/bin:/bin"})
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == "conforms"

@@ -19,6 +19,7 @@ import torch_vulkan as tv
 from fault_helpers import LAYER, shared_library
 from workloads import triton_process
 from workloads.decoders import VOCABULARY, byte_tokenizer, decoder
+from workloads.patience import patience
 from workloads.triton_process import Refused, Server, add_model
 
 MISSING = triton_process.what_is_missing()
@@ -119,7 +120,7 @@ def stream(server, *requests):
     """The responses to each of the requests, which are sent over one stream."""
     python = triton_process.ENVIRONMENT / "bin" / "python"
     done = subprocess.run([python, CLIENT, str(server.grpc)], input=json.dumps(requests),
-                          capture_output=True, text=True, timeout=300,
+                          capture_output=True, text=True, timeout=patience(300),
                           env={"PATH": "/usr/bin:/bin"})
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)
@@ -141,7 +142,7 @@ def vkexec(folder, prompt=PROMPT, **given):
     flags = [f"--{FLAGS[name]}={value}" for name, value in given.items()]
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "LD_PRELOAD")}
     done = subprocess.run([VKEXEC, "generate", f"--model={folder}", f"--prompt={prompt}", *flags],
-                          capture_output=True, check=True, timeout=300, env=environment)
+                          capture_output=True, check=True, timeout=patience(300), env=environment)
     return done.stdout.decode()[:-1]
 
 

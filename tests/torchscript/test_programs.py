@@ -18,6 +18,8 @@ from torch_vulkan._dry_run.report import SCHEMA
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from test_modules import Loop, Mlp, compiled, engines  # noqa: E402
 
+from workloads.patience import patience  # noqa: E402
+
 
 @pytest.fixture(scope="module")
 def program():
@@ -47,7 +49,7 @@ def test_in_another_process(program, tmp_path, reader):
     library = Path(tv.cmake_prefix_path) / "lib" / "libtorch_vulkan.so"
     done = subprocess.run(
         [sys.executable, "-c", READER, "tv" if reader == "tv" else library, tmp_path / "net.pt"],
-        capture_output=True, text=True, timeout=300)
+        capture_output=True, text=True, timeout=patience(300))
     assert done.returncode == 0, done.stderr
     torch.manual_seed(1)
     x = torch.randn(4, 6)

@@ -18,6 +18,7 @@ import torch_vulkan as tv
 
 from helpers import exact_products, in_threads, shared_gpu
 from workloads.networks import NETWORKS
+from workloads.patience import patience
 
 on_gpu = pytest.mark.skipif(not shared_gpu(), reason="no GPU that CUDA and Vulkan share")
 
@@ -198,7 +199,7 @@ def test_saved_from_cuda(tmp_path):
     library = Path(tv.cmake_prefix_path) / "lib" / "libtorch_vulkan.so"
     done = subprocess.run(
         [sys.executable, "-c", READER, library, tmp_path / "net.pt", tmp_path / "given",
-         tmp_path / "got"], capture_output=True, text=True, timeout=300)
+         tmp_path / "got"], capture_output=True, text=True, timeout=patience(300))
     assert done.returncode == 0, done.stderr
     got = torch.load(tmp_path / "got")
     assert got.device == x.device and torch.equal(got, want)

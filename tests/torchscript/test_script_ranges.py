@@ -16,6 +16,7 @@ import torch_vulkan as tv
 from torch_vulkan import compilations
 
 from marks import turns
+from workloads.patience import patience
 
 
 def ranged(*triples, dtype=torch.float32):
@@ -283,7 +284,7 @@ def test_files(tmp_path):
     check(source, loaded, torch.randn(3, 3, 50, 13), engines=0)
     library = Path(tv.cmake_prefix_path) / "lib" / "libtorch_vulkan.so"
     done = subprocess.run([sys.executable, "-c", READER, library, tmp_path / "net.pt"],
-                          capture_output=True, text=True, timeout=300)
+                          capture_output=True, text=True, timeout=patience(300))
     assert done.returncode == 0, done.stderr
     torch.manual_seed(1)
     with torch.no_grad():

@@ -7,12 +7,12 @@
 #include <map>
 #include <optional>
 
-#include "csrc/calibration.h"
+#include "csrc/calibration/calibration.h"
+#include "csrc/calibration/observations.h"
 #include "csrc/cli/bench/exports.h"
 #include "csrc/cli/calibrate/batches.h"
 #include "csrc/cli/text/lines.h"
 #include "csrc/cli/text/progress_bar.h"
-#include "csrc/observations.h"
 #include "csrc/plan/plan.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"

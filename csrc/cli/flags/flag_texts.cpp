@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "csrc/calibration.h"
+#include "csrc/calibration/calibration.h"
 #include "csrc/cli/text/command_error.h"
 #include "csrc/plan/plan.h"
 #include "csrc/precision.h"

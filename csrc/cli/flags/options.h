@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "csrc/cache/cache_settings.h"
+#include "csrc/calibration/observations.h"
 #include "csrc/cli/text/sampler.h"
 #include "csrc/cli/text/shapes.h"
-#include "csrc/observations.h"
 #include "csrc/settings.h"
 
 namespace tv::cli {

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "csrc/calibration.h"
+#include "csrc/calibration/calibration.h"
 #include "csrc/cli/text/command_error.h"
 #include "csrc/setting_values.h"
 

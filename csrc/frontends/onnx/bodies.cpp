@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "csrc/frontends/onnx/fail.h"
+#include "csrc/frontends/onnx/file/fail.h"
 #include "csrc/frontends/onnx/importer.h"
 
 namespace tv::onnx {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "csrc/frontends/onnx/fail.h"
-#include "csrc/frontends/onnx/module_path.h"
-#include "csrc/frontends/onnx/scales.h"
-#include "csrc/frontends/onnx/small_float.h"
+#include "csrc/frontends/onnx/file/fail.h"
+#include "csrc/frontends/onnx/file/module_path.h"
+#include "csrc/frontends/onnx/file/small_float.h"
+#include "csrc/frontends/onnx/kit/scales.h"
 
 namespace tv::onnx {
 namespace {
@@ -102,7 +102,7 @@ Importer::Importer(std::shared_ptr<const Model> model, const ImportOptions& opti
     : model_(std::move(model)),
       options_(options),
       merged_(merged),
-      emitter_(result_, options.broadcasts) {
+      emitter_({result_.graph, result_.weights, result_.elements_read}, options.broadcasts) {
   if (options.partial && merged_.size() >= kMaxMerged) emitter_.keep_symbols();
 }
 

@@ -7,8 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "csrc/frontends/onnx/context.h"
-#include "csrc/frontends/onnx/model.h"
+#include "csrc/frontends/onnx/file/model.h"
+#include "csrc/frontends/onnx/kit/context.h"
+#include "csrc/frontends/onnx/onnx_import.h"
 
 namespace tv::onnx {
 
@@ -29,7 +30,7 @@ constexpr int64_t kNewestOpset = 28;  ///< of ai.onnx
 /// "opset 99 of ai.onnx; engines take 7 to 28"
 std::string newer_opset(int64_t version);
 
-class Importer {
+class Importer : public Surroundings {
  public:
   /// `merged`: dynamic dimensions (by number, in order) that stand for earlier ones.
   Importer(std::shared_ptr<const Model> model, const ImportOptions& options,
@@ -38,12 +39,10 @@ class Importer {
   ImportedModel run();
 
   std::vector<Tensor> run_body(const onnx_proto::GraphProto& body, const Scope& outer,
-                               const std::vector<Tensor>& inputs);
-  std::shared_ptr<const Stored> stored(const onnx_proto::TensorProto& tensor) const;
-  int64_t opset(const Scope& scope) const;
-  /// A node would be translated if this tensor's elements were known: notes the inputs that it is
-  /// computed from, where they alone decide.
-  void want_value(const Tensor& tensor);
+                               const std::vector<Tensor>& inputs) override;
+  std::shared_ptr<const Stored> stored(const onnx_proto::TensorProto& tensor) const override;
+  int64_t opset(const Scope& scope) const override;
+  void want_value(const Tensor& tensor) override;
 
  private:
   void add_inputs(Scope& scope);

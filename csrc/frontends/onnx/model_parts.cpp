@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
-#include "csrc/frontends/onnx/model.h"
-#include "csrc/frontends/onnx/tensor.h"
+#include "csrc/frontends/onnx/file/model.h"
+#include "csrc/frontends/onnx/file/tensor.h"
 #include "runtime/base/error.h"
 
 namespace tv::onnx {

@@ -90,7 +90,7 @@ struct Host;
 /// the sizes; neither for a tensor of the file and what is not known.
 struct Named {
   ValueId id = kNoValue;
-  std::shared_ptr<const Host> host;  ///< csrc/frontends/onnx/tensor.h
+  std::shared_ptr<const Host> host;  ///< csrc/frontends/onnx/file/tensor.h
   int32_t widened = 0;               ///< as Tensor::widened, there
 };
 
@@ -116,7 +116,14 @@ struct ImportedModel {
 ImportedModel import_file(const std::string& path, const ImportOptions& options = {});
 ImportedModel import_bytes(std::span<const uint8_t> model, const ImportOptions& options = {});
 
-struct Model;  ///< csrc/frontends/onnx/model.h
+struct Model;  ///< csrc/frontends/onnx/file/model.h
+
+/// Maps and parses a file; external data lies in `directory`, "": beside the file. Throws
+/// Error(kUser).
+std::shared_ptr<const Model> read_model(const std::string& path, const std::string& directory);
+
+/// Imports a model that somebody has put together. What the result loads keeps it alive.
+ImportedModel import_model(const std::shared_ptr<const Model>& model, ImportOptions options);
 
 /// A model for several imports, with external data in `directory`; "": it has none. Throws
 /// Error(kUser).

@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "csrc/frontends/onnx/file/small_float.h"
+#include "csrc/frontends/onnx/file/unsigned.h"
 #include "csrc/frontends/onnx/importer.h"
-#include "csrc/frontends/onnx/small_float.h"
 
 namespace tv::onnx {
 namespace {
@@ -209,9 +210,7 @@ DType Importer::dtype_at_border(int32_t type) const {
 }
 
 bool Importer::is_wider_at_border(int32_t type) const {
-  using T = onnx_proto::TensorProto;
-  const bool is_unsigned = type == T::UINT16 || type == T::UINT32 || type == T::UINT64;
-  return options_.widened || (options_.unsigned_integers && is_unsigned);
+  return options_.widened || (options_.unsigned_integers && is_wider_unsigned(type));
 }
 
 int32_t Importer::widened_at_border(int32_t type) const {

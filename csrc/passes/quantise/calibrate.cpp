@@ -5,7 +5,7 @@
 #include <regex>
 #include <set>
 
-#include "csrc/calibration.h"
+#include "csrc/calibration/calibration.h"
 #include "csrc/graph/is_quantised.h"
 #include "csrc/passes/kit/makers.h"
 #include "csrc/passes/kit/moves.h"

@@ -108,17 +108,13 @@ def generate(model, input_ids: torch.Tensor, max_new_tokens: int = 20, *,
         "prefill_chunk_size": prefill_chunk_size, "eos_token_id": eos_token_id,
         "pad_token_id": pad_token_id})
     _check_draws(draws, settings)
-    if steps_per_submission is None:
-        steps_per_submission = _together(input_ids, settings)
-    if type(steps_per_submission) is not int or steps_per_submission < 1:
-        raise ValueError(f"generate: steps_per_submission: got {steps_per_submission!r}, want 1 or "
-                         "more")
+    together = _together(input_ids, settings, steps_per_submission)
     if streamer is not None:
         streamer.put(input_ids.cpu())
     with torch.no_grad():
         steps = _Steps(model, input_ids, max_new_tokens, attention_mask, request,
                        Choice.of(request, draws), seed, settings)
-        steps.together = steps_per_submission
+        steps.together = together
         if request.prefill_chunk_size is not None:
             steps.read_ahead(request.prefill_chunk_size)
         added = _run(steps, max_new_tokens, request.ends, streamer)
@@ -350,9 +346,13 @@ def _runs_ahead(ids: torch.Tensor) -> bool:
     return ids.is_cuda
 
 
-def _together(ids: torch.Tensor, settings: dict[str, Any]) -> int:
-    """How many steps a submission makes where the caller does not say it: a CPU device gains
-    nothing from more than one."""
+def _together(ids: torch.Tensor, settings: dict[str, Any], given: int | None) -> int:
+    """How many steps a submission makes. Where the caller does not say it, one on a CPU device,
+    which gains nothing from more."""
+    if given is not None:
+        if type(given) is not int or given < 1:
+            raise ValueError(f"generate: steps_per_submission: got {given!r}, want 1 or more")
+        return given
     device = Settings.from_options(settings).device
     return 1 if device_profile(device_list.spec_for(device, ids.device)).is_cpu else _AHEAD
 

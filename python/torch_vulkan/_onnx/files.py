@@ -14,9 +14,8 @@ from .._native import C
 # Types of whose numbers engines take and give the codes, in uint8: torch's and ml_dtypes' names.
 SMALL_FLOATS = {name: getattr(torch, name) for name in (
     "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu")}
-# And those that engines hold in wider ones, with these; uint64 bit for bit.
-UNSIGNED = {"uint16": (torch.uint16, torch.int32), "uint32": (torch.uint32, torch.int64),
-            "uint64": (torch.uint64, torch.int64)}
+# And unsigned integers that engines hold in wider types, with these.
+UNSIGNED = {name: (getattr(torch, name), DTYPES[held]) for name, held in C.onnx_unsigned().items()}
 ALL_DTYPES = {**DTYPES, **SMALL_FLOATS, **{name: own for name, (own, _) in UNSIGNED.items()}}
 _NAMES = {"float": "float32", "double": "float64"}  # ONNX's → torch's, where they differ
 _WIDER = dict(UNSIGNED.values())
@@ -100,10 +99,8 @@ def weights_of(model, settings) -> dict[str, torch.Tensor]:
 
 def held(tensor: torch.Tensor, settings) -> torch.Tensor:
     """The array in the form that the engine takes."""
-    if tensor.dtype == torch.uint64:
-        return tensor.view(torch.int64)
-    if tensor.dtype in _WIDER:
-        return tensor.to(_WIDER[tensor.dtype])
+    if wider := _WIDER.get(tensor.dtype):
+        return _converted(tensor, wider)
     narrowed = NARROWED.get(tensor.dtype) if settings.truncate_long_and_double else None
     return tensor.to(narrowed) if narrowed else tensor
 
@@ -151,5 +148,9 @@ def to_array(tensor: torch.Tensor):
 def as_type(result: torch.Tensor, dtype: str) -> torch.Tensor:
     """What an engine gives as the type of the file: its codes as the numbers that they stand for,
     narrowed numbers wide again and widened ones narrow."""
-    same_bits = dtype in SMALL_FLOATS or dtype == "uint64"
-    return result.view(ALL_DTYPES[dtype]) if same_bits else result.to(ALL_DTYPES[dtype])
+    return _converted(result, ALL_DTYPES[dtype])
+
+
+def _converted(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Between a type of the file and what holds it: of one size they are the same bits."""
+    return tensor.view(dtype) if dtype.itemsize == tensor.element_size() else tensor.to(dtype)

@@ -159,10 +159,8 @@ class Mixed:
             raise _Unfit(f"{self._ranges[min(unknown)][0]} is not known where {name!r} is read")
         known = [symbols.get(s, 0) for s in range(len(self._ranges))]
         numbers = [e if isinstance(e, (int, float)) else e.eval(known) for e in elements]
-        kind = self._planned.numpy_type_of(name)
-        array = (numpy.array(numbers, "int64").view(kind) if kind == "uint64"  # held bit for bit
-                 else numpy.array(numbers, kind))
-        return array.reshape(dims)
+        # From integers of 64 bits: bit for bit where uint64 is held in them.
+        return numpy.array(numbers).astype(self._planned.numpy_type_of(name)).reshape(dims)
 
     def _output(self, name, values, symbols):
         at, host, _ = self._planned.names[name]

@@ -68,7 +68,7 @@ def _device_of(module, arguments) -> torch.device:
 def reports(module: torch.jit.ScriptModule, arguments: Arguments | None, settings: Settings,
             profile: str) -> list[dict]:
     """What compiling would do with each stretch of straight-line code, as
-    python/bindings/script_report.h has it. Builds nothing and needs no device. `profile`: of a
+    python/bindings/script/report.h has it. Builds nothing and needs no device. `profile`: of a
     device, as JSON."""
     _, about = _run(module, arguments, settings, dry_run_for=profile)
     return about["reports"]

@@ -15,6 +15,7 @@ from torch_vulkan._native import C
 
 from marks import turns
 from workloads.networks import NETWORKS
+from workloads.patience import patience
 
 safetensors = pytest.importorskip("safetensors.torch", reason="safetensors is not installed")
 VKEXEC = Path(tv.__file__).parent / "bin" / "vkexec"
@@ -317,7 +318,7 @@ def test_networks(name, path):
 
 def run(*arguments, code=0):
     done = subprocess.run([VKEXEC, *map(str, arguments)], capture_output=True, text=True,
-                          timeout=120)
+                          timeout=patience(120))
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
 

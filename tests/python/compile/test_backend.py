@@ -14,12 +14,13 @@ from torch_vulkan import compilations
 from torch_vulkan._fx import importer
 
 from helpers import assert_same, check, engines, vulkan
+from workloads.patience import patience
 
 
 def python(program, **environment):
     """Runs a program in a process of its own."""
     return subprocess.run([sys.executable, "-c", program], text=True, capture_output=True,
-                          env={**os.environ, **environment}, timeout=300)
+                          env={**os.environ, **environment}, timeout=patience(300))
 
 
 def test_devices(device):

@@ -19,6 +19,7 @@ from torch_vulkan._fx import engine_call
 from torch_vulkan._native import C
 
 from helpers import in_threads
+from workloads.patience import patience
 
 
 def _device() -> str:
@@ -326,7 +327,8 @@ def test_fallbacks(mode):
     else:
         command = [sys.executable, "-m", "pytest", "-o", "addopts=", __file__,
                    "-k", " or ".join(names)]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300,
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True,
+                         timeout=patience(300),
                          check=False)
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
     assert ("right" if mode == "host" else "passed") in ran.stdout

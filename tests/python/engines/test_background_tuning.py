@@ -25,6 +25,7 @@ from torch_vulkan._native import C
 
 from helpers import assert_same, in_threads
 from marks import turns
+from workloads.patience import patience
 
 LEVEL = 4
 
@@ -462,7 +463,8 @@ def test_a_process_ends_cleanly_while_it_tunes(tmp_path, interrupts):
     program = ENDS.format(here=os.path.dirname(__file__), folder=str(tmp_path),
                           interrupts=interrupts)
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
-                         timeout=300, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
+                         timeout=patience(300),
+                         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
     assert ran.returncode == (-signal.SIGINT if interrupts else 0), ran.stderr
     assert json.loads(ran.stdout.splitlines()[-1]) == ["stopped"], ran.stdout
     assert ("KeyboardInterrupt" in ran.stderr) == interrupts

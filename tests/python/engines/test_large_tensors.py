@@ -1,7 +1,8 @@
 """Tensors of more than 2³¹ bytes, where the machine holds them; 2³¹ elements are refused."""
 
 import json
-import os
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,18 +14,37 @@ COUNT = 2**29 + 5  # float32: more than 2³¹ bytes
 OPTIONS = {"min_block_size": 1, "optimization_level": 0}
 
 
+def _number(file: str) -> int | None:
+    path = Path("/sys/fs/cgroup") / file
+    text = path.read_text().strip() if path.exists() else ""
+    return int(text) if text.isdigit() else None
+
+
+def _free() -> int:
+    """Bytes that the machine has free, within the container's limit."""
+    free = int(re.search(r"MemAvailable: +(\d+)", Path("/proc/meminfo").read_text())[1]) * 1024
+    for limit, used in (("memory.max", "memory.current"),
+                        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")):
+        if (most := _number(limit)) is not None:
+            free = min(free, most - (_number(used) or 0))
+    return free
+
+
 def _room(gib: int) -> bool:
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     memory = json.loads(tv.devices()[0].profile())["memory_bytes"]
-    return min(free, memory) > gib * 2**30
+    return min(_free(), memory) > gib * 2**30
 
 
 def needs(gib: int):
-    return pytest.mark.skipif(f"not _room({gib})", reason=f"less than {gib} GiB of memory are free")
+    """A test that takes up to that much memory, which nothing else of the run takes meanwhile."""
+    def marked(test):
+        test = pytest.mark.skipif(f"not _room({gib})",
+                                  reason=f"less than {gib} GiB of memory are free")(test)
+        return pytest.mark.alone(pytest.mark.slow(test))
+    return marked
 
 
 @needs(12)
-@pytest.mark.slow
 def test_more_than_2_31_bytes(device):
     x = torch.ones(COUNT)
     x[0], x[-1] = 5.0, 3.0
@@ -72,7 +92,6 @@ FAMILIES = {
 
 
 @needs(18)
-@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_families(device, family):
     """An operator of a tensor that passes 2³¹ bytes, or of one that makes such a tensor."""
@@ -89,7 +108,6 @@ def test_families(device, family):
 
 
 @needs(12)
-@pytest.mark.slow
 def test_columns(device):
     """Neighbours of a result that lie far apart in x."""
     x = torch.zeros(ROWS)

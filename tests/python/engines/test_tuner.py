@@ -15,6 +15,7 @@ from torch_vulkan._fx import engine_call
 from torch_vulkan._native import C
 
 from helpers import vulkan
+from workloads.patience import patience
 
 PROGRAM = """
 import json, sys, torch
@@ -90,7 +91,7 @@ def test_two_processes_share_the_file(path):
     running = [subprocess.Popen([sys.executable, "-c", program], env=environment, text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
     for process in running:
-        out, error = process.communicate(timeout=300)
+        out, error = process.communicate(timeout=patience(300))
         assert process.returncode == 0, error
         assert json.loads(out.splitlines()[-1])["problems"] == 2
     assert len(timings(path)) == 2

@@ -11,6 +11,8 @@ from torch import nn
 
 import torch_vulkan as tv
 
+from workloads.patience import patience
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -34,7 +36,8 @@ def built(tmp_path_factory):
 
 def run(*command):
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "LD_PRELOAD")}
-    return subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300,
+    return subprocess.run([*map(str, command)], capture_output=True, text=True,
+                          timeout=patience(300),
                           env=environment)
 
 

@@ -24,6 +24,8 @@ from tokenizers import (  # noqa: E402
     trainers,
 )
 
+from workloads.patience import patience  # noqa: E402
+
 TOOL = Path(__file__).parents[3] / "build/tests/cpp/tokenize"
 pytestmark = pytest.mark.skipif(not TOOL.exists(), reason="build/tests/cpp/tokenize is not built")
 
@@ -213,7 +215,8 @@ def test_a_set_has_the_librarys_characters(pattern, tmp_path):
 
 def answers(path, requests):
     lines = "".join(json.dumps(request) + "\n" for request in requests)
-    done = subprocess.run([TOOL, path], input=lines, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([TOOL, path], input=lines, capture_output=True, text=True,
+                          timeout=patience(300))
     assert done.returncode == 0, done.stderr
     made = [json.loads(line) for line in done.stdout.split("\n")[:-1]]
     assert len(made) == len(requests)

@@ -8,6 +8,7 @@ from test_tokenizer import GPT4, TOOL, Tokenizer
 from test_tokenizer import pytestmark as pytestmark
 
 from marks import turns
+from workloads.patience import patience
 
 DOUBLED = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
 BYTES_AGAIN = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}
@@ -27,7 +28,7 @@ def test_a_short_file_makes_no_endless_text(member, value, request_, most, tmp_p
     data = {"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}, member: value}
     (tmp_path / "tokenizer.json").write_text(json.dumps(data))
     done = subprocess.run([TOOL, tmp_path / "tokenizer.json"], input=json.dumps(request_) + "\n",
-                          capture_output=True, text=True, timeout=300)
+                          capture_output=True, text=True, timeout=patience(300))
     assert done.returncode == 1 and f"more than {most}" in done.stderr, done.stderr
 
 
@@ -58,7 +59,7 @@ def tokens_or_reason(tmp_path, request, **members):
     model = {"type": "BPE", "vocab": {"a": 0}, "merges": []}
     (tmp_path / "tokenizer.json").write_text(json.dumps({"model": model} | members))
     done = subprocess.run([TOOL, tmp_path / "tokenizer.json"], input=json.dumps(request) + "\n",
-                          capture_output=True, text=True, timeout=300)
+                          capture_output=True, text=True, timeout=patience(300))
     return json.loads(done.stdout) if done.returncode == 0 else done.stderr
 
 
@@ -109,7 +110,7 @@ def test_long_runs_are_no_reason_to_stop(text, expression, tmp_path):
         "normalizer": None, "post_processor": None, "decoder": None})).encode(text).ids
     (tmp_path / "tokenizer.json").write_text(json.dumps(data))
     done = subprocess.run([TOOL, tmp_path / "tokenizer.json"], input=json.dumps(text) + "\n",
-                          capture_output=True, text=True, check=True, timeout=300)
+                          capture_output=True, text=True, check=True, timeout=patience(300))
     assert json.loads(done.stdout) == expected
 
 

@@ -20,6 +20,7 @@ ORDER = [
     "runtime",           # what applications include
     "csrc/graph",
     "csrc/types",        # what operators say of shapes and dtypes
+    "csrc/calibration",  # what int8 stands for: files, histograms, what was seen
     "csrc",              # what converters and passes are written with
     "csrc/operators",    # what each operator wants of its arguments
     "csrc/codegen",
@@ -34,6 +35,12 @@ ORDER = [
     "csrc/compile",
     "csrc/partition",
     "csrc/frontends",
+    "csrc/frontends/onnx/file",       # what is in a file, checked
+    "csrc/frontends/onnx/emit",       # ATen nodes and their shapes
+    "csrc/frontends/onnx/kit",        # what translations are written with
+    "csrc/frontends/onnx/operators",  # of ai.onnx
+    "csrc/frontends/onnx/microsoft",  # of com.microsoft
+    "csrc/frontends/onnx",
     "csrc/tuner",
     "csrc/cache",
     "csrc/plan",         # what frontends call
@@ -54,6 +61,10 @@ ORDER = [
     "integrations/kit",  # what plugins share
     "integrations",      # plugins of other runtimes
     "python",
+    "python/bindings/recording",  # what a program does on example inputs
+    "python/bindings/torch",      # libtorch_vulkan
+    "python/bindings/script",     # libtorch_vulkan_script
+    "python/bindings/module",     # _C
     "workloads",         # what tests and benchmarks share
     "benchmarks",
     "tests/cpp/kit",

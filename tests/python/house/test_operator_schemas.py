@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from workloads.patience import patience
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -18,5 +20,5 @@ def test_schemas_are_what_pytorch_says():
         pytest.skip("schemas.inc is of another version of PyTorch")
     # A process of its own: here other tests have registered operators.
     ran = subprocess.run([sys.executable, ROOT / "scripts" / "operator_schemas.py", "--check"],
-                         capture_output=True, text=True, timeout=300)
+                         capture_output=True, text=True, timeout=patience(300))
     assert ran.returncode == 0, "run scripts/operator_schemas.py\n" + ran.stderr

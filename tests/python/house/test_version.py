@@ -13,6 +13,8 @@ import torch
 import torch_vulkan as tv
 from torch_vulkan import _native
 
+from workloads.patience import patience
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -26,7 +28,7 @@ def import_beside(torch_version, tmp_path):
     (tmp_path / "torch" / "__init__.py").write_text(f"__version__ = {torch_version!r}\n")
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(tv.__file__).parents[1]}"}
     done = subprocess.run([sys.executable, "-c", "import torch_vulkan"], env=environment,
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True, timeout=patience(60))
     return done.stderr.strip().splitlines()[-1]
 
 
@@ -71,7 +73,8 @@ def set_up_beside(torch_version, tmp_path):
     (about / "METADATA").write_text(
         f"Metadata-Version: 2.1\nName: torch\nVersion: {torch_version}\n")
     done = subprocess.run([sys.executable, "setup.py", "--name"], cwd=ROOT, capture_output=True,
-                          env={**os.environ, "PYTHONPATH": str(tmp_path)}, text=True, timeout=60)
+                          env={**os.environ, "PYTHONPATH": str(tmp_path)}, text=True,
+                          timeout=patience(60))
     return done.returncode, (done.stdout + done.stderr).strip().splitlines()[-1]
 
 

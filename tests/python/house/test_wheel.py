@@ -15,6 +15,7 @@ import torch
 import torch_vulkan as tv
 
 from test_symbols import foreign_names
+from workloads.patience import patience
 
 pytestmark = pytest.mark.slow  # it builds all again; continuous integration runs it for each commit
 
@@ -109,7 +110,7 @@ def run_elsewhere(installed, *arguments):
         assert shutil.which(tool, path=str(commands)) is None
     environment = {**without_paths(), "PATH": str(commands)}
     return subprocess.run([commands / "python", *arguments], cwd=installed.parents[3],
-                          env=environment, capture_output=True, text=True, timeout=300)
+                          env=environment, capture_output=True, text=True, timeout=patience(300))
 
 
 def test_its_name_and_metadata_say_where_it_runs(wheel, installed):

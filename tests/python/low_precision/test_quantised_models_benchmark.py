@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 from marks import turns
+from workloads.patience import patience
 from workloads.service_process import ROOT
 
 WAYS = ["eager", "inductor+graphs", "onnxruntime QDQ", "vulkan", "vulkan calibrated",
@@ -18,7 +19,7 @@ def run(path, *options, **variables):
     done = subprocess.run(
         [sys.executable, str(ROOT / "benchmarks" / "quantised_models.py"), "--reduced", "--batch",
          "2", "--rounds", "1", "--level", "0", "--json", path, *options],
-        capture_output=True, text=True, timeout=600, env=os.environ | variables)
+        capture_output=True, text=True, timeout=patience(600), env=os.environ | variables)
     assert done.returncode == 0, done.stdout + done.stderr
     (case,) = json.loads(path.read_text())["cases"]
     return case, done.stdout

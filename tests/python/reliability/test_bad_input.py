@@ -16,12 +16,13 @@ import torch_vulkan as tv
 
 from helpers import assert_same, vulkan
 from marks import slow_but, turns
+from workloads.patience import patience
 
 
 def python(program, **environment):
     """Runs a program in a process of its own; returns what it printed."""
     done = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True,
-                          env={**os.environ, **environment}, timeout=300)
+                          env={**os.environ, **environment}, timeout=patience(300))
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -17,6 +17,7 @@ from aot_helpers import python
 from fault_helpers import LAYER, shared_library
 from marks import slow_but, turns
 from seeds import SEED
+from workloads.patience import patience
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +43,11 @@ def tried(*arguments, **environment):
     return printed
 
 
-COMMON = """
-import contextlib, ctypes, faulthandler, gc, operator, os, random, sys, warnings
-faulthandler.dump_traceback_later(250, exit=True)  # a hang ends as a failure
+COMMON = f"""
+import faulthandler
+faulthandler.dump_traceback_later({patience(250)}, exit=True)  # a hang ends as a failure
+""" + """
+import contextlib, ctypes, gc, operator, os, random, sys, warnings
 import torch, torch_vulkan as tv
 from torch import nn
 faults, all_faults = ctypes.CDLL(os.environ.get("FAULT_LAYER")), ctypes.CDLL(None)
@@ -347,7 +350,7 @@ def test_calls_of_the_cache_fail(error, samples, preload, tmp_path):
 def vkexec(submission: int, *arguments):
     """vkexec on a device that is lost at a submission."""
     done = subprocess.run([Path(tv.__file__).parent / "bin" / "vkexec", *arguments],
-                          capture_output=True, text=True, timeout=120,
+                          capture_output=True, text=True, timeout=patience(120),
                           env={**os.environ, "TORCH_VULKAN_LOSE_DEVICE": str(submission)})
     return done.returncode, done.stdout + done.stderr
 

@@ -5,10 +5,13 @@ import pytest
 
 from aot_helpers import python
 from marks import slow_but
+from workloads.patience import patience
 
-COMMON = """
-import faulthandler, glob, resource, sys, warnings
-faulthandler.dump_traceback_later(200, exit=True)  # a hang ends as a failure
+COMMON = f"""
+import faulthandler
+faulthandler.dump_traceback_later({patience(200)}, exit=True)  # a hang ends as a failure
+""" + """
+import glob, resource, sys, warnings
 import torch, torch_vulkan as tv
 from torch import nn
 torch.set_num_threads(1)

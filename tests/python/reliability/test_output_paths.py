@@ -18,6 +18,7 @@ from torch_vulkan._program.profiling import Profile
 
 from marks import turns
 from vkexec_helpers import ONCE, run
+from workloads.patience import patience
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +186,7 @@ def test_vkexec_writes_through(engine, tmp_path):
         with subprocess.Popen(["cat", fifo], stdout=subprocess.PIPE) as reader:
             try:
                 run(f"--loadEngine={engine}", *ONCE, f"{flag}={fifo}")
-                assert reader.communicate(timeout=60)[0], name
+                assert reader.communicate(timeout=patience(60))[0], name
                 assert fifo.is_fifo()
             finally:
                 reader.kill()

@@ -11,6 +11,8 @@ import pytest
 
 import torch_vulkan as tv
 
+from workloads.patience import patience
+
 SCRIPT = """
 import sys
 from pathlib import Path
@@ -51,7 +53,7 @@ def read_only(*command, out: Path) -> subprocess.CompletedProcess:
         pytest.skip("no namespace can be made here")
     environment = {k: v for k, v in os.environ.items() if k != "XDG_CACHE_HOME"}
     return subprocess.run([*map(str, box), *map(str, command)], text=True, capture_output=True,
-                          timeout=300, env={**environment, "TMPDIR": str(out)})
+                          timeout=patience(300), env={**environment, "TMPDIR": str(out)})
 
 
 def test_python(tmp_path):

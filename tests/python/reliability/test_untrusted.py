@@ -10,6 +10,8 @@ from torch import nn
 
 import torch_vulkan as tv
 
+from workloads.patience import patience
+
 
 class Mixed(nn.Module):
     """Products, a convolution, attention, reductions, integers, a scatter and an index."""
@@ -62,7 +64,7 @@ def test_same_bits(engine_file):
 
 def vkexec(*arguments):
     return subprocess.run([Path(tv.__file__).parent / "bin" / "vkexec", *arguments],
-                          capture_output=True, text=True, timeout=300)
+                          capture_output=True, text=True, timeout=patience(300))
 
 
 def test_vkexec_takes_the_flag(engine_file):

@@ -12,6 +12,7 @@ import pytest
 import torch_vulkan as tv
 
 from vkexec_helpers import ONCE, VKEXEC, run
+from workloads.patience import patience
 
 onnx = pytest.importorskip("onnx")
 make = onnx.helper
@@ -427,7 +428,7 @@ def test_ctrl_c(net, tmp_path):
             break
     time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=patience(120))
     assert process.returncode == 1, said
     done = int(re.search(r"interrupted after (\d+) of 4000 batches", said)[1])
     assert 0 < done < 4000 and not cache.exists()

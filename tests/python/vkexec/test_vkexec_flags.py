@@ -10,6 +10,7 @@ import torch_vulkan as tv
 
 from helpers import one_node_file
 from vkexec_helpers import ONCE, VKEXEC, run
+from workloads.patience import patience
 
 LONG = "n" * 300
 
@@ -70,7 +71,7 @@ def test_names_that_are_too_long(onnx_file, tmp_path):
     """A cache that cannot be is none; what is to be written is an error; no signal ends it."""
     base = (f"--onnx={onnx_file}", "--shapes=x:2x4", "--builderOptimizationLevel=1", *ONCE)
     done = subprocess.run([VKEXEC, *base, f"--cacheDir={tmp_path / LONG}"], capture_output=True,
-                          text=True, timeout=120)
+                          text=True, timeout=patience(120))
     assert done.returncode == 0
     assert "cannot write" in done.stderr and "File name too long" in done.stderr
     run(*base, "--noCache", f"--timingCacheFile={tmp_path / LONG}")

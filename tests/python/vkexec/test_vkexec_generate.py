@@ -16,6 +16,7 @@ import torch_vulkan as tv
 
 from marks import slow_but, turns
 from workloads.decoders import VOCABULARY, byte_tokenizer, decoder
+from workloads.patience import patience
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 transformers.logging.set_verbosity_error()
@@ -31,7 +32,8 @@ FLAGS = ("--temperature=0.8", "--topK=20", "--topP=0.9", "--repetitionPenalty=1.
 def run(folder, *flags, code=0, prompt=PROMPT, stream="", **variables):
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "LD_PRELOAD")}
     done = subprocess.run([VKEXEC, "generate", f"--model={folder}", f"--prompt={prompt}", *flags],
-                          capture_output=True, timeout=300, env={**environment, **variables})
+                          capture_output=True,
+                          timeout=patience(300), env={**environment, **variables})
     assert done.returncode == code, (done.stdout, done.stderr)
     return (done.stderr if code or stream == "stderr" else done.stdout).decode()
 

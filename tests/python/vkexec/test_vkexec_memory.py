@@ -17,6 +17,7 @@ from test_vkexec_generate import PROMPT, saved, text_of  # noqa: E402
 from test_vkexec_onnx import ONCE, VKEXEC, small_model  # noqa: E402
 
 from marks import slow_but  # noqa: E402
+from workloads.patience import patience  # noqa: E402
 
 # What the drivers compiled before is of no help.
 NO_DISK_CACHE = {"MESA_SHADER_CACHE_DISABLE": "true"}
@@ -33,7 +34,8 @@ def limited(mib, *arguments, **variables):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "LD_PRELOAD")}
-    done = subprocess.run([VKEXEC, *map(str, arguments)], capture_output=True, timeout=300,
+    done = subprocess.run([VKEXEC, *map(str, arguments)], capture_output=True,
+                          timeout=patience(300),
                           preexec_fn=limit, env={**environment, **NO_DISK_CACHE, **variables})
     return done.returncode, (done.stdout + done.stderr).decode(), done.stdout.decode()
 

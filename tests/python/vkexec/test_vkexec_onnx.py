@@ -18,6 +18,7 @@ onnxruntime = pytest.importorskip("onnxruntime")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from workloads.networks import NETWORKS  # noqa: E402
+from workloads.patience import patience  # noqa: E402
 
 VKEXEC = Path(tv.__file__).parent / "bin" / "vkexec"
 ONCE = ("--iterations=1", "--duration=0", "--warmUp=0", "--builderOptimizationLevel=0")
@@ -26,7 +27,7 @@ ONCE = ("--iterations=1", "--duration=0", "--warmUp=0", "--builderOptimizationLe
 def run(*arguments, code=0, **variables):
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "LD_PRELOAD")}
     done = subprocess.run([VKEXEC, *map(str, arguments)], capture_output=True, text=True,
-                          timeout=120, env={**environment, **variables})
+                          timeout=patience(120), env={**environment, **variables})
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
 
