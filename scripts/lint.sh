@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Refuses C++ that clang-format would write otherwise, what ruff finds in Python, lines of more than
-# 100 columns in GLSL and tables that C++ includes, and algorithms that clang 14, which builds for the
-# sanitizers, does not compile. --fix mends the first two.
+# 100 columns in GLSL, documents and tables that C++ includes, and algorithms that clang 14, which
+# builds for the sanitizers, does not compile. --fix mends the first two.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 tools=.venv/bin
@@ -20,4 +20,9 @@ mapfile -t kernels < <(git ls-files --cached --others --exclude-standard '*.comp
 # They return a std::ranges::subrange.
 ! grep -nE 'std::ranges::(unique|remove|remove_if|(stable_)?partition|rotate|search(_n)?|find_end|equal_range)\(' \
   "${files[@]}" || failed=1
+PYTHONPATH=python "$tools/python" -m pytest -q --no-header --no-summary -o addopts="" -p no:cacheprovider \
+  tests/python/house/test_docs_listings.py -k 100_columns >/dev/null || {
+  echo "a line of a document is longer than 100 columns: see tests/python/house/test_docs_listings.py"
+  failed=1
+}
 exit $failed

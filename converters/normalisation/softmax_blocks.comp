@@ -1,5 +1,5 @@
-// The first launch of softmax.comp for long rows on CPU drivers: sums[2 i] is the largest element of
-// block i (row_block.glsl), sums[2 i + 1] the sum of the exponentials of what they lie below it.
+// The first launch of softmax.comp for long rows on CPU drivers: sums[2 i] is the largest element
+// of block i (row_block.glsl), sums[2 i + 1] the sum of the exponentials of what they lie below it.
 // Grid: (blocks, 1, rows).
 
 #include "row_block.glsl"

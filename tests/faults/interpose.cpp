@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,6 +26,7 @@ namespace {
 std::atomic<long> allocations_left{0}, calls_left{0};
 std::atomic<bool> stays{false};
 std::atomic<long> counted{0}, of_others{0};
+std::atomic<long> held{0};  // bytes that were allocated by new and not yet deleted
 char folder[PATH_MAX] = "";
 constexpr int kShort = -1;
 int fault = 0;  // an errno; kShort: what is read and written is cut short
@@ -90,8 +92,15 @@ void* allocate(size_t size, const void* caller) {
     if (handler == nullptr || stays) throw std::bad_alloc();
     handler();  // gives memory back, or throws
   }
-  if (void* memory = std::malloc(size ? size : 1)) return memory;
-  throw std::bad_alloc();
+  void* const memory = std::malloc(size ? size : 1);
+  if (memory == nullptr) throw std::bad_alloc();
+  held += static_cast<long>(malloc_usable_size(memory));
+  return memory;
+}
+
+void release(void* memory) {
+  held -= static_cast<long>(malloc_usable_size(memory));
+  std::free(memory);
 }
 
 }  // namespace
@@ -116,6 +125,9 @@ void tv_fail_call(long n, int on, const char* dir, int error) {
 }
 
 long tv_counted() { return counted.load(); }
+
+/// Bytes of C++ objects in all libraries, but for those with an alignment of their own.
+long tv_held() { return held.load(); }
 
 /// Allocations that other libraries made while ours were counted.
 long tv_counted_of_others() { return of_others.load(); }
@@ -218,7 +230,7 @@ ssize_t read(int fd, void* bytes, size_t size) {
 
 void* operator new(size_t size) { return allocate(size, __builtin_return_address(0)); }
 void* operator new[](size_t size) { return allocate(size, __builtin_return_address(0)); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
+void operator delete(void* memory) noexcept { release(memory); }
+void operator delete[](void* memory) noexcept { release(memory); }
+void operator delete(void* memory, size_t) noexcept { release(memory); }
+void operator delete[](void* memory, size_t) noexcept { release(memory); }

@@ -74,6 +74,7 @@ for kind in kinds:
 def test_flipped_bits(seed, tmp_path):
     kinds = ["pt2", "pt", "script", "vke", "cache"]
     printed = python(FLIPS, tmp_path, seed, 100, *kinds)
+    print(printed)  # pytest -s
     refused = {line.split()[0]: int(line.split()[2]) for line in printed.splitlines()
                if " refused " in line}
     assert refused.pop("cache") == 0, "it is built again"
