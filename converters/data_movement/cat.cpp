@@ -3,7 +3,8 @@
 
 #include <algorithm>
 
-#include "converters/kit/steps.h"
+#include "converters/kit/rows.h"
+#include "csrc/graph/strided.h"
 
 namespace tv {
 namespace {
@@ -34,18 +35,42 @@ Parts parts_of(const NodeContext& c, bool stack) {
   return parts;
 }
 
-Tactic separate(const NodeContext& c, const Parts& parts) {
-  Tactic tactic{.name = "cat_part"};
+Step part(const Parts& parts, size_t i) {
+  const Expr elements = parts.outer * parts.slabs[i];
+  return {.kernel = "cat_part",
+          .params = {param("elements", elements), param("slab", parts.slabs[i])},
+          .grid = one_each(elements, 64)};
+}
+
+/// Input i in whole vectors, on CPU drivers; or nothing.
+std::optional<Step> part_by_vectors(const NodeContext& c, const Builder& b, const Parts& parts,
+                                    size_t i) {
+  const Value& x = c.graph.value(parts.inputs[i]);
+  if (x.dtype != DType::kF32 || !is_dense(x.shape, b.strides_of(parts.inputs[i]))) return {};
+  const RowBlocks rows = row_blocks(c, parts.outer, 1, parts.slabs[i]);
+  if (!rows.refusal.empty()) return {};
+  Step step = rows.each(c, "cat_simd", "simd_load(simd_at(x_ptr, i))");
+  step.simd_row = parts.out_slab;
+  return step;
+}
+
+/// A launch for each input. `vectors`: by SIMD for those that allow it.
+Tactic separate(const NodeContext& c, const Builder& b, const Parts& parts, bool vectors) {
+  Tactic tactic{.name = vectors ? "cat_simd" : "cat_part"};
+  bool some = !vectors;
   Expr from = 0;
   for (size_t i = 0; i < parts.inputs.size(); ++i) {
-    const Expr elements = parts.outer * parts.slabs[i];
-    tactic.steps.push_back({.kernel = "cat_part",
-                            .operands = {src("x", parts.inputs[i]), dst("y", c.node.outputs[0])},
-                            .params = {param("elements", elements), param("slab", parts.slabs[i]),
-                                       param("out_slab", parts.out_slab), param("from", from)},
-                            .grid = one_each(elements, 64)});
+    std::optional<Step> step;
+    if (vectors) step = part_by_vectors(c, b, parts, i);
+    some |= step.has_value();
+    if (!step) step = part(parts, i);
+    step->operands = {src("x", parts.inputs[i]), dst("y", c.node.outputs[0])};
+    step->params.insert(step->params.end(),
+                        {param("out_slab", parts.out_slab), param("from", from)});
+    tactic.steps.push_back(std::move(*step));
     from += parts.slabs[i];
   }
+  if (!some) tactic.refusal = "no input has vectors of neighbours";
   return tactic;
 }
 
@@ -83,7 +108,8 @@ void convert(const NodeContext& c, Builder& b, bool stack) {
   const Parts parts = parts_of(c, stack);
   std::vector<Tactic> tactics;
   if (!c.device.is_cpu()) tactics.push_back(joined(c, parts));
-  tactics.push_back(separate(c, parts));
+  tactics.push_back(separate(c, b, parts, true));
+  tactics.push_back(separate(c, b, parts, false));
   b.emit(std::move(tactics));
 }
 
@@ -99,6 +125,11 @@ std::vector<Graph> examples(const std::string& op, bool stack) {
                            .output(dtype, stack ? Shape{5, total, 3, 7} : Shape{5, total * 3, 7})
                            .graph());
     }
+    graphs.push_back(ExampleGraph(op)
+                         .inputs("tensors", std::vector(2, std::pair(dtype, Shape{3, 5, 41})))
+                         .attr("dim", integer(1))
+                         .output(dtype, stack ? Shape{3, 2, 5, 41} : Shape{3, 10, 41})
+                         .graph());
   }
   return graphs;
 }

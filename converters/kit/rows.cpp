@@ -128,6 +128,46 @@ std::vector<RowStrategy> row_strategies(const DeviceProfile& device, const RowSh
   return result;
 }
 
+RowBlocks row_blocks(const NodeContext& c, Expr rows, Expr segments, Expr count) {
+  constexpr int64_t kPairs = 16;
+  RowBlocks out{.refusal = simd_refusal(c.device)};
+  if (!out.refusal.empty()) return out;
+  const int64_t wide = 2 * static_cast<int64_t>(c.device.subgroup_size);
+  if (count.bounds(c.graph.symbols).first < wide) {
+    out.refusal = "rows are too short";
+    return out;
+  }
+  // Blocks of a known length share it evenly.
+  const int64_t pairs = count.constant() ? div_up(*count.constant(), wide) : kPairs;
+  out.width = div_up(pairs, div_up(pairs, kPairs)) * wide;
+  out.blocks = ceil_div(count, out.width);
+  out.rows = std::move(rows);
+  out.segments = std::move(segments);
+  out.count = std::move(count);
+  return out;
+}
+
+Step RowBlocks::each(const NodeContext& c, std::string kernel, std::string load) const {
+  const int64_t lanes = c.device.subgroup_size;
+  return {.kernel = std::move(kernel),
+          .defines = {{"PAIRS", text(width / (2 * lanes)) + "u"}, {"X_AT(i)", std::move(load)}},
+          .params = {param("count", count), param("blocks", blocks)},
+          .grid = {{blocks, segments, rows}},
+          .local_size = {c.device.subgroup_size, 1, 1},
+          .subgroup_size = c.device.subgroup_size,
+          .uniform_table = true,
+          .simd_row = count};
+}
+
+Step RowBlocks::merged(std::string kernel) const {
+  constexpr uint32_t kRows = 16;
+  return {.kernel = std::move(kernel),
+          .params = {param("rows", rows), param("blocks", blocks)},
+          .grid = one_each(rows, kRows),
+          .local_size = {kRows, 1, 1},
+          .iterations = in_row() * 2};
+}
+
 std::string make_row_simd(const NodeContext& c, const RowShape& shape, const Expr& rows,
                           const Expr& length, Step& step) {
   constexpr int64_t kMostVectors = 96;  // that LLVM keeps in straight-line code

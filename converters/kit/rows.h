@@ -45,6 +45,22 @@ int64_t whole_vectors(const Expr& length);
 /// need no more loop iterations than the device can run, else the reason.
 std::string row_too_long(const NodeContext& context, const Expr& length, int64_t passes);
 
+/// Long rows of `count` neighbours on CPU drivers, in blocks (row_block.glsl). `segments` of a row
+/// lie one after the other, each in blocks of its own.
+struct RowBlocks {
+  std::string refusal = {};  ///< why they do not apply, or ""
+  Expr rows = {}, segments = {}, count = {}, blocks = {};
+  int64_t width = 0;  ///< elements of a block
+
+  Expr in_row() const { return segments * blocks; }
+  /// A launch with a workgroup for each block, without operands: grid (blocks, segments, rows).
+  /// `load` of i: elements i … i + LANES - 1 of x.
+  Step each(const NodeContext& context, std::string kernel, std::string load) const;
+  /// A launch with an invocation for each row, that loops over the row's blocks twice.
+  Step merged(std::string kernel) const;
+};
+RowBlocks row_blocks(const NodeContext& context, Expr rows, Expr segments, Expr count);
+
 /// Turns a step with the operands and parameters of a kernel that has a row of `length` neighbours
 /// for each invocation into one of <kernel>_simd: a row for each subgroup of a CPU driver. Returns
 /// "", or why that does not apply.

@@ -10,6 +10,8 @@ namespace {
 
 /// Steps of a symbolic k that are unrolled; skipped launches cost nothing.
 constexpr int64_t kSymbolicSteps = 4096;
+/// Rows up to which a matrix is read where it lies rather than packed at each call.
+constexpr int64_t kFewRows = 32;
 
 Product product_of_node(const NodeContext& c, const Builder& b) {
   const Shape &a_shape = c.shape("a"), &b_shape = c.shape("b"), &out = c.output().shape;
@@ -48,6 +50,16 @@ Product product_of_node(const NodeContext& c, const Builder& b) {
 
 Expr first_or_zero(const Shape& strides) { return strides.empty() ? Expr(0) : strides[0]; }
 
+/// Rows of matmul_simd's tiles: fewer where there are few, and then of few sizes, since each is a
+/// pipeline of its own.
+int64_t simd_rows(const NodeContext& c, const Product& p) {
+  const int64_t most = simd_tile(c.device).rows, m = p.m.constant().value_or(most);
+  for (const int64_t rows : {1, 2, 4}) {
+    if (m <= rows) return rows;
+  }
+  return most;
+}
+
 /// The product for CPU drivers, by SIMD: rows of a, columns of b, and what is done with the sums.
 class SimdTactic {
  public:
@@ -57,7 +69,10 @@ class SimdTactic {
   Tactic make() {
     tactic_.refusal = refusal();
     if (!tactic_.refusal.empty()) return std::move(tactic_);
-    simd_ = {.rows = p_.m, .col_tiles = ceil_div(p_.n, tile_.cols()), .batch = p_.batch.count()};
+    simd_ = {.rows = p_.m,
+             .col_tiles = ceil_div(p_.n, tile_.cols()),
+             .batch = p_.batch.count(),
+             .tile_rows = simd_rows(c_, p_)};
     place_rows();
     place_columns();
     count_steps();
@@ -138,10 +153,12 @@ class SimdTactic {
       return;
     }
     const SimdSums sums = add_simd_product(c_, b_, simd_, tactic_.steps);
-    add_simd_finish(
-        c_, sums,
-        {.rows = p_.m, .batch = simd_.batch, .columns = {.count = p_.n, .moved = direct_}},
-        tactic_.steps);
+    add_simd_finish(c_, sums,
+                    {.rows = p_.m,
+                     .batch = simd_.batch,
+                     .columns = {.count = p_.n, .moved = direct_},
+                     .tile_rows = simd_.tile_rows},
+                    tactic_.steps);
   }
 
   const NodeContext& c_;
@@ -238,7 +255,9 @@ void convert(const NodeContext& c, Builder& b) {
   if (groups < 64) std::rotate(tiles.begin(), tiles.begin() + 1, tiles.end());
   if (m <= 16) std::rotate(tiles.begin(), std::prev(tiles.end(), groups < 64 ? 2 : 1), tiles.end());
 
-  std::vector<Tactic> tactics = {SimdTactic(c, b, p).make()};
+  std::vector<Tactic> tactics = {simd_dots_tactic(c, b, p), SimdTactic(c, b, p).make()};
+  // For many rows a packed matrix pays.
+  if (m > kFewRows && n > 1) std::swap(tactics[0], tactics[1]);
   for (Tactic& tactic : one_row_tactics(c, p)) tactics.push_back(std::move(tactic));
   for (Tactic& tactic : matrix_tactics(c, b, p)) tactics.push_back(std::move(tactic));
   for (Tactic& tactic : simt_tactics(c, p)) tactics.push_back(std::move(tactic));
@@ -285,6 +304,8 @@ std::vector<Graph> examples() {
     graphs.push_back(example(dtype, {37, 80}, {80, 64}, {37, 64}));
     // Few outputs with long sums: the steps of k are shared by workgroups.
     graphs.push_back(example(dtype, {7, 1031}, {1031, 37}, {7, 37}));
+    // One column: rows are read where they lie.
+    graphs.push_back(example(dtype, {3, 37, 521}, {3, 521, 1}, {3, 37, 1}));
   }
   const Expr k = Expr::symbol(0);
   graphs.push_back(example(DType::kF32, {37, k}, {k, 53}, {37, 53}));

@@ -28,6 +28,10 @@ std::vector<Tactic> simt_tactics(const NodeContext& context, const Product& p);
 /// none for other products (matmul_rows.cpp).
 std::vector<Tactic> one_row_tactics(const NodeContext& context, const Product& p);
 
+/// The tactic for few rows with a matrix that is computed, and for one column, on CPU drivers
+/// (matmul_simd_dots.cpp).
+Tactic simd_dots_tactic(const NodeContext& context, Builder& builder, const Product& p);
+
 /// How many workgroups should share the steps of k of one tile of outputs; 1: tiles fill the
 /// device, or sums are short.
 int64_t split_k_of(const NodeContext& context, const Product& p, int64_t tile_rows,

@@ -18,6 +18,47 @@ struct Norm {
   Expr group_channels = {}, spatial = {};
 };
 
+/// Long rows on CPU drivers, in blocks: their sums, the rows' moments, the results.
+Tactic blocks_tactic(const NodeContext& c, Builder& b, const Norm& norm) {
+  const RowBlocks rows = norm.groups ? row_blocks(c, norm.rows, norm.group_channels, norm.spatial)
+                                     : row_blocks(c, norm.rows, 1, norm.count);
+  Tactic tactic{.name = "row_norm_simd_blocks", .refusal = rows.refusal};
+  if (!tactic.refusal.empty()) return tactic;
+  const ValueId sums = b.scratch("sums", DType::kF32, {norm.rows * rows.in_row() * 2});
+  const ValueId moments = b.scratch("moments", DType::kF32, {norm.rows * 2});
+  const bool plain = !c.node.prologue && c.dtype("input") == DType::kF32;
+  const char* load = plain ? "simd_load(simd_at(x_ptr, i))" : "x_simd(i)";
+  const std::pair<std::string, std::string> rms = {"RMS", flag(norm.rms)};
+
+  Step first = rows.each(c, "row_norm_blocks", load);
+  first.defines.push_back(rms);
+  first.operands = {src("x", c.node.input("input")), dst("sums", sums)};
+  first.params.push_back(param("group_channels", rows.segments));
+
+  Step merge = rows.merged("row_norm_merge");
+  merge.defines = {
+      rms, {"MEAN", flag(norm.mean != kNoValue)}, {"RSTD", flag(norm.rstd != kNoValue)}};
+  merge.operands = {src("sums", sums), dst("moments", moments)};
+  merge.params.insert(merge.params.end(),
+                      {param("count", rows.count), param("group_channels", rows.segments),
+                       param("width", Expr(rows.width)), number("eps", norm.eps)});
+  if (norm.mean != kNoValue) merge.operands.push_back(dst("mean", norm.mean));
+  if (norm.rstd != kNoValue) merge.operands.push_back(dst("rstd", norm.rstd));
+
+  Step last = rows.each(c, "row_norm_apply", load);
+  last.operands = {src("x", c.node.input("input")), src("moments", moments),
+                   dst("y", c.node.outputs[0])};
+  last.defines.emplace_back("CHANNELS", flag(norm.groups.has_value()));
+  last.defines.emplace_back("WEIGHT", flag(c.node.has("weight")));
+  last.defines.emplace_back("BIAS", flag(c.node.has("bias")));
+  if (c.node.has("weight")) last.operands.push_back(src("w", c.node.input("weight")));
+  if (c.node.has("bias")) last.operands.push_back(src("b", c.node.input("bias")));
+  last.params.push_back(param("group_channels", rows.segments));
+  if (norm.groups) last.params.push_back(param("groups", *norm.groups));
+  tactic.steps = {std::move(first), std::move(merge), std::move(last)};
+  return tactic;
+}
+
 void emit(const NodeContext& c, Builder& b, const Norm& norm) {
   Step base{.kernel = "row_norm"};
   base.operands = {src("x", c.node.input("input")), dst("y", c.node.outputs[0])};
@@ -54,6 +95,7 @@ void emit(const NodeContext& c, Builder& b, const Norm& norm) {
                              : make_row_simd(c, shape, norm.rows, norm.count, step);
   simd.steps = {step};
   tactics.push_back(std::move(simd));
+  tactics.push_back(blocks_tactic(c, b, norm));
   for (const RowStrategy& strategy : row_strategies(c.device, shape)) {
     Step step = base;
     strategy.apply(step, norm.rows, norm.count * kPasses);

@@ -22,6 +22,27 @@ Step step_of(const std::string& kernel, bool log, const DimSplit& split) {
   return step;
 }
 
+/// Long rows on CPU drivers, in blocks: their sums, the rows' totals, the results.
+Tactic blocks_tactic(const NodeContext& c, Builder& b, const DimSplit& split, const Step& base) {
+  const RowBlocks rows = row_blocks(c, split.outer, 1, split.size);
+  Tactic tactic{.name = "softmax_simd_blocks", .refusal = rows.refusal};
+  if (!(split.inner == Expr(1))) tactic.refusal = "rows are not of neighbours";
+  if (!tactic.refusal.empty()) return tactic;
+  const ValueId sums = b.scratch("sums", DType::kF32, {rows.rows * rows.blocks * 2});
+  const ValueId totals = b.scratch("totals", DType::kF32, {rows.rows * 2});
+  Step first = rows.each(c, "softmax_blocks", "x_simd(i)");
+  first.operands = {base.operands[0], dst("sums", sums)};
+  Step merge = rows.merged("softmax_merge");
+  merge.operands = {src("sums", sums), dst("totals", totals)};
+  Step last = rows.each(c, "softmax_apply", "x_simd(i)");
+  last.operands = {base.operands[0], src("totals", totals), base.operands[1]};
+  for (Step* step : {&merge, &last}) {
+    step->defines.insert(step->defines.end(), base.defines.begin(), base.defines.end());
+  }
+  tactic.steps = {std::move(first), std::move(merge), std::move(last)};
+  return tactic;
+}
+
 void emit(const NodeContext& c, Builder& b, const DimSplit& split, const Step& base) {
   const Expr rows = split.outer * split.inner;
   const RowShape shape{.rows = typical(c.graph, rows),
@@ -37,6 +58,7 @@ void emit(const NodeContext& c, Builder& b, const DimSplit& split, const Step& b
     simd.refusal = make_row_simd(c, shape, rows, split.size, step);
     simd.steps = {step};
     tactics.push_back(std::move(simd));
+    tactics.push_back(blocks_tactic(c, b, split, base));
   }
   for (const RowStrategy& strategy : row_strategies(c.device, shape)) {
     Step step = base;

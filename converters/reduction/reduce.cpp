@@ -10,6 +10,8 @@ namespace tv {
 namespace {
 
 constexpr int64_t kPasses = 4;  // loops are nested up to three deep
+/// Elements from which on a workgroup for each run of neighbours pays, on CPU drivers.
+constexpr int64_t kLongRun = 128;
 
 /// How a kind computes: its OP in the kernel, the type and start of its state.
 struct State {
@@ -82,18 +84,48 @@ Expr chunks_for(const NodeContext& c, const RowStrategy& strategy, const ReduceL
   return max(wanted, ceil_div(loops.length(), most));
 }
 
+/// What combines partial results [chunks, outputs].
+Step combination(const Pass& whole, const State& state, ValueId partial, const RowStrategy& lane) {
+  const Expr outputs = whole.loops.outputs();
+  Pass pass{.from = partial, .to = whole.to, .accessor = {"x_element(i)", "x_raw(i)"}};
+  pass.loops = reduce_loops({.shape = {whole.chunks, outputs}, .strides = {outputs, Expr(1)}}, {0});
+  pass.divisor = whole.divisor;
+  return step_of(pass, state, lane);
+}
+
 /// Partial results in a scratch, then their combination.
 std::vector<Step> split(Builder& b, const Pass& whole, const State& state,
                         const RowStrategy& strategy, const RowStrategy& lane) {
-  const Expr outputs = whole.loops.outputs();
   Pass first = whole;
   first.divisor = std::nullopt;
-  first.to = b.scratch("partial", state.stored, {whole.chunks, outputs});
-  Pass second{.from = first.to, .to = whole.to, .accessor = {"x_element(i)", "x_raw(i)"}};
-  second.loops =
-      reduce_loops({.shape = {whole.chunks, outputs}, .strides = {outputs, Expr(1)}}, {0});
-  second.divisor = whole.divisor;
-  return {step_of(first, state, strategy), step_of(second, state, lane)};
+  first.to = b.scratch("partial", state.stored, {whole.chunks, whole.loops.outputs()});
+  return {step_of(first, state, strategy), combination(whole, state, first.to, lane)};
+}
+
+/// Runs of neighbours on CPU drivers, in blocks, and the combination of these.
+Tactic blocks_tactic(const NodeContext& c, Builder& b, const Source& x, Pass whole,
+                     const State& state, const RowStrategy& lane) {
+  const RowBlocks rows = row_blocks(c, whole.loops.outputs(), 1, whole.loops.run);
+  Tactic tactic{.name = "reduce_" + c.node.text("kind") + "_simd_blocks", .refusal = rows.refusal};
+  const bool runs = whole.loops.rows.sizes.empty() && whole.loops.run_stride == Expr(1) &&
+                    is_dense(x.shape, x.strides);
+  const bool floats = x.raw && c.dtype("self") == DType::kF32 && state.type == "float";
+  if (!runs || !floats) tactic.refusal = "no runs of float32 neighbours";
+  if (typical(c.graph, whole.loops.run) < kLongRun) tactic.refusal = "runs are short";
+  if (!tactic.refusal.empty()) return tactic;
+  whole.chunks = rows.blocks;
+  const ValueId partial = b.scratch("partial", state.stored, {rows.blocks, rows.rows});
+  Step first = rows.each(c, "reduce_blocks", "simd_load(simd_at(x_ptr, i))");
+  for (const auto& [key, value] : {std::pair("OP", state.op),
+                                   {"ACC", state.type},
+                                   {"INIT", state.init},
+                                   {"FLOAT_ACC", std::string("1")}}) {
+    first.defines.emplace_back(key, value);
+  }
+  first.operands = {src("x", whole.from), dst("y", partial)};
+  first.params.push_back(param("rows", rows.rows));
+  tactic.steps = {std::move(first), combination(whole, state, partial, lane)};
+  return tactic;
 }
 
 /// Whether an output's elements are whole vectors of neighbours, at multiples of four elements.
@@ -132,6 +164,7 @@ void convert(const NodeContext& c, Builder& b) {
 
   std::vector<Tactic> tactics;
   const std::vector<RowStrategy> strategies = row_strategies(c.device, shape);
+  tactics.push_back(blocks_tactic(c, b, x, pass, state, strategies.back()));
   for (const RowStrategy& strategy : strategies) {
     Tactic tactic{.name = "reduce_" + kind + "_" + strategy.suffix()};
     pass.chunks = chunks_for(c, strategy, pass.loops);
@@ -153,15 +186,32 @@ Graph example(const std::string& kind, DType in, DType out, bool divide = false)
   return g.output(out, {7, 5}).graph();
 }
 
+Graph example_of_runs(const std::string& kind) {
+  return ExampleGraph("tv::reduce")
+      .input("self", DType::kF32, {7, 300})
+      .attr("kind", kind)
+      .attr("dims", ints({1}))
+      .output(DType::kF32, {7})
+      .graph();
+}
+
 std::vector<Graph> examples() {
   std::vector<Graph> graphs = {
-      example("sum", DType::kF32, DType::kF32, true), example("sum", DType::kF16, DType::kF16),
-      example("sum", DType::kBF16, DType::kF32),      example("sum", DType::kI64, DType::kI64),
-      example("sum", DType::kBool, DType::kI64),      example("prod", DType::kF32, DType::kF32),
-      example("max", DType::kF32, DType::kF32),       example("max", DType::kI64, DType::kI64),
-      example("max", DType::kI32, DType::kI32),       example("min", DType::kF32, DType::kF32),
-      example("min", DType::kU8, DType::kU8),         example("any", DType::kBool, DType::kBool),
+      example("sum", DType::kF32, DType::kF32, true),
+      example("sum", DType::kF16, DType::kF16),
+      example("sum", DType::kBF16, DType::kF32),
+      example("sum", DType::kI64, DType::kI64),
+      example("sum", DType::kBool, DType::kI64),
+      example("prod", DType::kF32, DType::kF32),
+      example("max", DType::kF32, DType::kF32),
+      example("max", DType::kI64, DType::kI64),
+      example("max", DType::kI32, DType::kI32),
+      example("min", DType::kF32, DType::kF32),
+      example("min", DType::kU8, DType::kU8),
+      example("any", DType::kBool, DType::kBool),
       example("all", DType::kF32, DType::kBool),
+      example_of_runs("sum"),
+      example_of_runs("max"),
   };
   for (const Shape& shape : {Shape{100000}, Shape{3, 5, 11, 700}, Shape{}}) {
     std::vector<int64_t> dims;

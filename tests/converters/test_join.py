@@ -4,7 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from parity import FLOATS, INTS, check, check_gradients, tensor
+import torch_vulkan as tv
+
+from parity import FLOATS, INTS, check, check_gradients, check_tactic, tensor
 
 
 @pytest.mark.parametrize("dim", [0, 1, -1])
@@ -35,6 +37,29 @@ def test_views_and_tails():
 def test_empty_parts():
     check(lambda x, y, z: (torch.cat([x, y], 0), torch.cat([z, x], 0)), tensor(3, 5), tensor(0, 5),
           tensor(0))
+
+
+on_cpu = pytest.mark.skipif(tv.devices()[0].type != "cpu", reason="kernels of CPU drivers")
+
+
+@on_cpu
+@pytest.mark.parametrize("shape, dim", [((1, 64, 7, 11), 1), ((3, 5, 41), 1), ((2, 3, 1031), 2),
+                                        ((2, 5, 29), 0), ((37,), 0), ((0, 3, 40), 1)])
+def test_parts_in_vectors(shape, dim):
+    """Parts that lie dense in whole vectors, and others beside them."""
+    def function(x, y):
+        z = y.narrow(dim, 0, min(1, y.shape[dim]))
+        joined = torch.cat([x, z, y * 2, y.flip(0).transpose(0, -1).transpose(0, -1)], dim)
+        return torch.relu(joined) + joined.abs(), torch.stack([x, y], dim) + 1
+
+    check_tactic("cat_simd", function, tensor(*shape), tensor(*shape, seed=1))
+
+
+@on_cpu
+def test_parts_in_vectors_of_any_length():
+    cases = [(tensor(rows, count, 8), tensor(rows, 5, 8)) for rows, count in (
+        (3, 70), (2, 4), (5, 411), (2, 64))]
+    check(lambda x, y: torch.cat([x, y, x[:, :4]], 1) * 2, *cases[0], dynamic=True, more=cases[1:])
 
 
 @pytest.mark.parametrize("pads", [(1, 2), (0, 3, 2, 0), (-1, 2, 1, -2), (1, 0, 0, 0, 2, 1)])

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+import torch_vulkan as tv
+
 from marks import slow_but, turns
 from parity import FLOATS, OPTIONS, check, check_gradients, check_tactic, tensor
 
@@ -236,3 +238,64 @@ def test_gradients():
         length=87,
     )
     check_gradients(torch.bmm, tensor(3, 29, 64), tensor(3, 64, 41, seed=1), length=64)
+
+
+on_cpu = pytest.mark.skipif(tv.devices()[0].type != "cpu", reason="kernels of CPU drivers")
+
+
+@on_cpu
+@pytest.mark.parametrize("m, n, k, batch", [
+    (1, 1031, 64, 1), (2, 509, 41, 3), (3, 89, 113, 2), (4, 33, 256, 2), (5, 37, 271, 5),
+    (11, 31, 32, 5), (17, 7, 769, 1), (33, 64, 128, 1), (1, 1, 1031, 37)])
+def test_few_rows_of_a_computed_matrix(m, n, k, batch):
+    """b, [n, k] in memory, is not packed; where n is a tile wide a sum ends in its epilogue."""
+    a, b = tensor(batch, m, k), tensor(batch, n, k, seed=1) / k**0.5
+    check_tactic("matmul_simd_dots", lambda a, b, c: torch.relu(a @ b.mT) * 3 + c, a, b,
+                 tensor(batch, m, n, seed=2), length=k)
+
+
+@on_cpu
+@pytest.mark.parametrize("m, k", [(1031, 37), (89, 521), (33, 1031), (5, 113)])
+def test_one_column(m, k):
+    """The matrix is read where it lies, computed or constant."""
+    a, b, c = tensor(19, m, k), tensor(19, k, 1, seed=1) / k**0.5, tensor(m, 1, seed=2)
+    constant = torch.nn.Parameter(tensor(401, k, seed=3))
+    check_tactic("matmul_simd_dots", lambda a, b, c: (torch.relu(a @ b) * c, constant @ b[0]), a, b,
+                 c, length=k)
+
+
+@on_cpu
+def test_few_rows_that_are_not_finite():
+    """Each vector's last elements are counted once, and none of a neighbour's."""
+    a, b = tensor(2, 3, 41), tensor(2, 137, 41, seed=1)
+    a[0, 1, 40], b[1, 5, 0], b[1, 7, 3] = float("inf"), float("nan"), float("-inf")
+    check_tactic("matmul_simd_dots", lambda a, b: a @ b.mT, a, b, length=41)
+
+
+@on_cpu
+def test_few_rows_of_strided_matrices():
+    keys = tensor(1, 113, 4, 48, seed=1)
+
+    def scores(q, keys):
+        return q.transpose(1, 2)[..., 8:] @ keys.transpose(1, 2)[:, :, 5:, :40].mT
+
+    check_tactic("matmul_simd_dots", scores, tensor(1, 3, 4, 48), keys, length=40)
+
+
+@on_cpu
+def test_few_rows_of_any_number_of_columns():
+    cases = [(tensor(3, m, 40), tensor(3, n, 40, seed=1)) for m, n in (
+        (4, 300), (1, 700), (2, 33), (7, 5), (3, 2))]
+    check_tactic("matmul_simd_dots", lambda a, b: a[..., :37] @ b[..., :37].mT, *cases[0],
+                 length=37, dynamic=True, more=cases[1:])
+
+
+@on_cpu
+@pytest.mark.parametrize("m", [1, 2, 3, 5])
+def test_tiles_of_few_rows(m):
+    weight = torch.nn.Parameter(tensor(113, 300, seed=1) / 16)
+    check_tactic("matmul_simd", lambda x, c: (x @ weight.mT + c, x @ weight.mT[:, :29]),
+                 tensor(m, 300), tensor(m, 113), length=300)
+    torch._dynamo.reset()
+    check_tactic("matmul_simd", torch.matmul, tensor(7, m, 100), tensor(7, 100, 50, seed=1) / 16,
+                 length=100)

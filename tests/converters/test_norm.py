@@ -4,7 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from parity import FLOATS, check, check_gradients, tensor
+import torch_vulkan as tv
+
+from parity import FLOATS, check, check_gradients, check_tactic, tensor
 
 
 @pytest.mark.parametrize("shape, count", [((7, 37), 1), ((3, 5, 768), 1), ((2, 3, 5, 7), 2),
@@ -92,3 +94,59 @@ def test_batch_norm_gradients():
 def test_dynamic_shapes():
     check(lambda x: (F.layer_norm(x, (37,)), F.rms_norm(x, (37,))), tensor(5, 7, 37),
           more=[(tensor(3, 29, 37),), (tensor(2, 113, 37),)], dynamic=True, length=37)
+
+
+BLOCKS = "row_norm_simd_blocks"
+on_cpu = pytest.mark.skipif(tv.devices()[0].type != "cpu", reason="kernels of CPU drivers")
+
+
+@on_cpu
+@pytest.mark.parametrize("rows, count", [(1, 32), (7, 37), (0, 64), (41, 1031), (3, 4099), (2, 20011)])
+def test_blocks_of_rows(rows, count):
+    check_tactic(BLOCKS, lambda x, w, b: (F.gelu(F.layer_norm(x * 2, (count,), w, b)),
+                                          F.layer_norm(x, (count,), w), F.layer_norm(x, (count,))),
+                 tensor(rows, count), tensor(count, seed=1), tensor(count, seed=2), length=64)
+    torch._dynamo.reset()
+    check_tactic(BLOCKS, lambda x, w: (F.rms_norm(x, (count,), w), F.rms_norm(x, (count,))),
+                 tensor(rows, count), tensor(count, seed=1), length=64)
+
+
+@on_cpu
+@pytest.mark.parametrize("shape, groups", [((2, 6, 37), 3), ((1, 5, 32), 5), ((3, 8, 29, 41), 2),
+                                           ((2, 2, 7, 11, 13), 1), ((1, 3, 5003), 3)])
+def test_blocks_of_groups(shape, groups):
+    w, b = tensor(shape[1], seed=1), tensor(shape[1], seed=2)
+    check_tactic(BLOCKS, lambda x, w, b: (F.relu(F.group_norm(x, groups, w, b)) + x,
+                                          F.group_norm(x + 1, groups)), tensor(*shape), w, b,
+                 length=64)
+
+
+@on_cpu
+def test_blocks_far_from_zero():
+    check_tactic(BLOCKS, lambda x: F.layer_norm(x, (2053,)), tensor(5, 2053) + 100, length=1 << 14)
+    torch._dynamo.reset()
+    check_tactic(BLOCKS, lambda x: F.layer_norm(x, (1031,)), torch.full((3, 1031), 1000.25))
+
+
+@on_cpu
+@pytest.mark.parametrize("dtype", FLOATS[1:])
+def test_blocks_of_16_bits(dtype):
+    check_tactic(BLOCKS, lambda x, w, g: (F.layer_norm(x, (557,), w), F.group_norm(g, 2)),
+                 tensor(7, 557, dtype=dtype), tensor(557, dtype=dtype, seed=1),
+                 tensor(2, 4, 113, dtype=dtype), double=True)
+
+
+@on_cpu
+def test_blocks_of_any_length():
+    def norms(x):
+        return F.layer_norm(x, x.shape[-1:]), F.group_norm(x, 2)
+
+    cases = [(tensor(rows, 4, count),) for rows, count in ((3, 700), (2, 33), (5, 4099), (1, 512))]
+    check(norms, *cases[0], length=64, dynamic=True, more=cases[1:])
+
+
+def test_gradients_of_long_rows():
+    check_gradients(lambda x, w, b: F.layer_norm(x, (1553,), w, b), tensor(5, 1553),
+                    tensor(1553, seed=1), tensor(1553, seed=2), length=1553)
+    check_gradients(lambda x, w, b: F.group_norm(x, 2, w, b), tensor(2, 6, 311), tensor(6, seed=1),
+                    tensor(6, seed=2), length=933)

@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from parity import FLOATS, INTS, check, tensor
+import torch_vulkan as tv
+
+from parity import FLOATS, INTS, check, check_tactic, tensor
 
 SHAPE = (3, 5, 7, 11)
 DIMS = [(0,), (1,), (-1,), (0, 1), (2, 3), (0, 2), (1, 3), (0, 1, 2, 3)]
@@ -108,3 +110,40 @@ def test_dynamic_shapes():
 def test_logical_reductions_of_no_dimension(dtype):
     check(lambda x: (torch.any(x, dim=()), torch.all(x, dim=()), x.count_nonzero(), x.count_nonzero(1)),
           tensor(5, 7, dtype=dtype, low=0, high=2))
+
+
+on_cpu = pytest.mark.skipif(tv.devices()[0].type != "cpu", reason="kernels of CPU drivers")
+
+
+@on_cpu
+@pytest.mark.parametrize("rows, count", [(1, 128), (7, 131), (41, 1031), (3, 4099), (2, 20011)])
+def test_blocks_of_runs(rows, count):
+    x = tensor(rows, count)
+    x[0, count - 1], x[rows // 2, 0] = 50, -50
+    check_tactic("reduce_sum_simd_blocks",
+                 lambda x: (torch.relu(x.sum(-1)) + 1, x.mean(-1, keepdim=True)), x, length=count)
+    torch._dynamo.reset()
+    check_tactic("reduce_max_simd_blocks", lambda x: (x.amax(-1), x.amax(-1, keepdim=True) * 2), x)
+    torch._dynamo.reset()
+    check_tactic("reduce_min_simd_blocks", lambda x: x.amin(-1), x)
+
+
+@on_cpu
+def test_blocks_that_are_not_finite():
+    x = tensor(7, 1553)
+    x[0, 1552], x[1, 0], x[2, 5], x[3] = float("nan"), float("nan"), float("inf"), float("-inf")
+    x[4, 600], x[4, 601] = float("inf"), float("-inf")
+    for kind, function in (("sum", torch.sum), ("max", torch.amax), ("min", torch.amin)):
+        torch._dynamo.reset()
+        check_tactic(f"reduce_{kind}_simd_blocks", lambda x, f=function: f(x, 1), x, length=1553)
+    torch._dynamo.reset()
+    check_tactic("reduce_prod_simd_blocks", lambda x: x.prod(1), tensor(5, 1031) / 64 + 1,
+                 length=1031)
+
+
+@on_cpu
+def test_blocks_of_images_and_of_any_length():
+    check_tactic("reduce_sum_simd_blocks", lambda x: x.mean((2, 3)), tensor(2, 5, 29, 37),
+                 length=1073)
+    cases = [(tensor(rows, count),) for rows, count in ((3, 1700), (2, 33), (5, 4099), (1, 512))]
+    check(lambda x: (x.mean(-1), x.amax(-1)), *cases[0], length=4099, dynamic=True, more=cases[1:])

@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from parity import FLOATS, OPTIONS, check, check_gradients, tensor
+import torch_vulkan as tv
+
+from parity import FLOATS, OPTIONS, check, check_gradients, check_tactic, tensor
 
 
 @pytest.mark.parametrize("shape, dim", [((5, 7), 0), ((5, 7), 1), ((3, 5, 7), 1), ((2, 3, 5, 257),
@@ -77,3 +79,40 @@ def test_the_gradient_of_what_is_no_softmax():
     g[2, 3], g[3, 4], y[3, 4] = float("inf"), float("nan"), 0
     y[4] = 0
     check(lambda g, y: torch.ops.aten._softmax_backward_data(g, y, -1, torch.float32), g, y)
+
+
+on_cpu = pytest.mark.skipif(tv.devices()[0].type != "cpu", reason="kernels of CPU drivers")
+
+
+@on_cpu
+@pytest.mark.parametrize("rows, count", [(1, 32), (7, 37), (0, 64), (41, 1031), (3, 4099), (2, 20011)])
+def test_blocks_of_rows(rows, count):
+    check_tactic("softmax_simd_blocks",
+                 lambda x: ((x * 3).softmax(-1) + 1, x.log_softmax(-1) * 2), tensor(rows, count))
+
+
+@on_cpu
+@pytest.mark.parametrize("dtype", FLOATS[1:])
+def test_blocks_of_16_bits(dtype):
+    check_tactic("softmax_simd_blocks", lambda x: (x.softmax(1), x.log_softmax(1)),
+                 tensor(7, 1553, dtype=dtype), double=True)
+
+
+@on_cpu
+def test_blocks_of_extremes():
+    """Of a block and of a row nothing but -inf, infinities, NaN, and exponentials that vanish."""
+    x = tensor(9, 2053) * 50
+    x[0, 3], x[1, 4], x[2], x[3, :1000], x[4, 2052] = (
+        float("nan"), float("inf"), float("-inf"), float("-inf"), float("nan"))
+    x[5], x[6], x[6, 2052], x[7, 1:] = 3e38, -3e38, 3e38, float("-inf")
+    check_tactic("softmax_simd_blocks", lambda x: (x.softmax(-1), x.log_softmax(-1)), x)
+
+
+@on_cpu
+def test_blocks_of_any_length():
+    cases = [(tensor(rows, count),) for rows, count in ((3, 1700), (2, 33), (5, 4099), (1, 512))]
+    check(lambda x: (x.softmax(-1), x.log_softmax(-1)), *cases[0], dynamic=True, more=cases[1:])
+
+
+def test_gradients_of_long_rows():
+    check_gradients(lambda x: x.softmax(-1), tensor(5, 1553), length=1553)

@@ -11,10 +11,13 @@
 uint simd_uniform_small(uint id) {  // id < 512
   return tv_p.table[id & 7u] | tv_p.table[id >> 3 & 7u] << 3 | tv_p.table[id >> 6 & 7u] << 6;
 }
-uint simd_uniform(uint id) {  // id < 2^18; in a part of a larger grid, id < 2^27
-#if SIMD_LARGE_GRID
+uint simd_uniform_large(uint id) {  // id < 2^27
   return simd_uniform_small(id) | simd_uniform_small(id >> 9) << 9 |
          simd_uniform_small(id >> 18) << 18;
+}
+uint simd_uniform(uint id) {  // id < 2^18; in a part of a larger grid, id < 2^27
+#if SIMD_LARGE_GRID
+  return simd_uniform_large(id);
 #else
   return simd_uniform_small(id) | simd_uniform_small(id >> 9) << 9;
 #endif

@@ -5,6 +5,8 @@
 // b is [groups, n, k] or, `by_columns`, [groups, k, n], dense. Only matrices of groups that have
 // rows are read.
 
+#include "converters/matmul/grouped/matmul_grouped.h"
+
 #include <algorithm>
 
 #include "converters/kit/matmul_nodes.h"
@@ -13,11 +15,6 @@
 
 namespace tv {
 namespace {
-
-struct GroupedProduct {
-  Expr rows, n, k, groups;
-  bool by_columns = false;
-};
 
 GroupedProduct product_of_node(const NodeContext& c) {
   const Shape& b = c.shape("b");
@@ -100,6 +97,7 @@ void convert(const NodeContext& c, Builder& b) {
   for (const int64_t height : {64, 32}) tactics.push_back(tiled_tactic(c, p, height));
   if (typical(c.graph, p.rows) > few)
     std::rotate(tactics.begin(), tactics.begin() + 2, tactics.end());
+  for (Tactic& tactic : grouped_simd_tactics(c, b, p)) tactics.push_back(std::move(tactic));
   tactics.push_back(reference_tactic(c, p));
   b.emit(std::move(tactics));
 }
@@ -133,7 +131,7 @@ Converter grouped(std::string op, Names names) {
           .unsupported = [names](const NodeContext& c) { return unsupported(c, names); },
           .expand =
               [names](const NodeContext& c, Rewriter& rw) {
-                const bool by_columns = c.device.is_cpu();  // lanes are columns
+                const bool by_columns = c.device.is_cpu();  // as matmul_simd reads them
                 const ValueId b = c.node.input(names.b);
                 rw.replace(0, rw.add("tv::matmul_grouped",
                                      {tensor_arg("a", c.node.input(names.a)),

@@ -10,8 +10,18 @@
 // LANES wide, whose last tile of columns is moved back to end with the row.
 // B_K: a constant where b is packed: its addresses are then constants beside that of a segment.
 // A_COUNT: matrices of a, of which z takes one after the other, or 0 if there are as many as z.
+// GROUPED: the matrix of b that a tile takes, and its rows, are those of its group
+// (matmul_simd_rows.glsl); the rows of no group, `groups`, have zeros. z is then 0.
 // Rows of a past m_last repeat row m_last; tiles of columns past b_last repeat the last columns.
 // Grid: (row tiles of ROWS, column tiles of 2 * LANES, z).
+
+#if GROUPED
+#define OF_Z(z, stride) 0u
+#else
+#define ROW_LAST m_last
+#define OF_Z(z, stride) ((z) * (stride))
+#endif
+#include "matmul_simd_rows.glsl"
 
 #if SMALL_GRID
 #define UNIFORM(id) simd_uniform_small(id)
@@ -34,10 +44,10 @@ void find_rows(uint tm, uint z, out tv_ref_f32 pa[ROWS]) {
 #if A_COUNT
   tv_ref_f32 pz = simd_at(a_ptr, z % uint(A_COUNT) * a_z + A_0);
 #else
-  tv_ref_f32 pz = simd_at(a_ptr, z * a_z + A_0);
+  tv_ref_f32 pz = simd_at(a_ptr, OF_Z(z, a_z) + A_0);
 #endif
   [[unroll]] for (uint i = 0u; i < ROWS; i++) {
-    pa[i] = simd_at(pz, min(tm * ROWS + i, m_last) * a_m);
+    pa[i] = simd_at(pz, row_of(tm, i) * a_m);
   }
 }
 
@@ -87,13 +97,31 @@ void add_rest(tv_ref_f32 pa[ROWS], tv_ref_f32 pb, inout SUM acc[ROWS][2]) {
 #if ADD || !LAST
 /// Row i of the tile in c.
 tv_ref_f32 row_of_c(uint tm, uint tn, uint z, uint i) {
-  return simd_at(c_ptr, z * C_Z + (tm * ROWS + i) * C_M + tn * (2u * LANES));
+  return simd_at(c_ptr, OF_Z(z, C_Z) + (tm * ROWS + i) * C_M + tn * (2u * LANES));
 }
 #endif
 
+#if ADD
+/// Adds what the launches before this one have left in c.
+void add_before(uint tm, uint tn, uint z, inout SUM acc[ROWS][2]) {
+  [[unroll]] for (uint i = 0u; i < ROWS; i++) {
+    tv_ref_f32 pc = row_of_c(tm, tn, z, i);
+    acc[i][0] += mix(BITS_SUM(simd_load(pc)), SUM(0), A_0 == 0u);
+    acc[i][1] += mix(BITS_SUM(simd_load(simd_at(pc, LANES))), SUM(0), A_0 == 0u);
+  }
+}
+#endif
+
+void clear_unless(bool kept, inout SUM acc[ROWS][2]) {
+  [[unroll]] for (uint i = 0u; i < ROWS; i++) {
+    acc[i][0] = mix(SUM(0), acc[i][0], kept);
+    acc[i][1] = mix(SUM(0), acc[i][1], kept);
+  }
+}
+
 simd_held store_row(uint tm, uint tn, uint z, uint i, SUM left, SUM right) {
 #if LAST
-  const uint row = z * (m_last + 1u) + min(tm * ROWS + i, m_last);
+  const uint row = OF_Z(z, m_last + 1u) + row_of(tm, i);
   const uint n = min(tn * (2u * LANES), cols - 2u * LANES);
   return y_simd_store2(row * cols + n, y_T(left), y_T(right));
 #else
@@ -103,8 +131,14 @@ simd_held store_row(uint tm, uint tn, uint z, uint i, SUM left, SUM right) {
 
 void main() {
   const uint tm = UNIFORM(gl_WorkGroupID.x), tn = UNIFORM(gl_WorkGroupID.y);
+#if GROUPED
+  const uint z = 0u, group = find_tile(tm);
+  tv_ref_f32 pb = simd_at(b_ptr, min(group, groups - 1u) * b_z + min(tn * b_tile, b_last));
+#else
   const uint z = UNIFORM(gl_WorkGroupID.z);
-  tv_ref_f32 pa[ROWS], pb = simd_at(b_ptr, z * b_z + min(tn * b_tile, b_last));
+  tv_ref_f32 pb = simd_at(b_ptr, z * b_z + min(tn * b_tile, b_last));
+#endif
+  tv_ref_f32 pa[ROWS];
   find_rows(tm, z, pa);
 
   SUM acc[ROWS][2];
@@ -118,11 +152,10 @@ void main() {
 #endif
   SIMD_WAIT  // loads below, in one block with those above, would become loads of elements
 #if ADD
-  [[unroll]] for (uint i = 0u; i < ROWS; i++) {
-    tv_ref_f32 pc = row_of_c(tm, tn, z, i);
-    acc[i][0] += mix(BITS_SUM(simd_load(pc)), SUM(0), A_0 == 0u);
-    acc[i][1] += mix(BITS_SUM(simd_load(simd_at(pc, LANES))), SUM(0), A_0 == 0u);
-  }
+  add_before(tm, tn, z, acc);
+#endif
+#if GROUPED
+  clear_unless(group < groups, acc);
 #endif
   simd_held held[ROWS];
   [[unroll]] for (uint i = 0u; i < ROWS; i++) {

@@ -124,10 +124,28 @@ size_t chunk_of_places(const SimdProduct& p) {
   return (all + launches - 1) / launches;
 }
 
+/// The rows of a tile, to a launch.
+void add_plan(const SimdPlan& plan, Step& step) {
+  const bool grouped = plan.value != kNoValue;
+  step.defines.emplace_back("GROUPED", flag(grouped));
+  if (!grouped) return;
+  step.operands.push_back(src("plan", plan.value));
+  step.defines.emplace_back("PLAN_UNIFORM", plan.uniform);
+}
+
+Expr row_tiles(const SimdPlan& plan, const Expr& rows, const SimdTile& tile) {
+  return plan.value != kNoValue ? plan.tiles : ceil_div(rows, tile.rows);
+}
+
+SimdTile tile_of(const NodeContext& c, int64_t rows) {
+  SimdTile tile = simd_tile(c.device);
+  if (rows != 0) tile.rows = rows;
+  return tile;
+}
+
 Step simd_step(const NodeContext& c, const SimdProduct& p, const SimdSums& sums,
                const SimdChunk& chunk) {
-  SimdTile tile = simd_tile(c.device);
-  if (p.tile_rows != 0) tile.rows = p.tile_rows;
+  const SimdTile tile = tile_of(c, p.tile_rows);
   const bool packed = p.b_k == Expr(tile.cols());
   const bool add = chunk.epilogue == nullptr || chunk.first > 0;
   Step step{.kernel = "matmul_simd",
@@ -142,11 +160,17 @@ Step simd_step(const NodeContext& c, const SimdProduct& p, const SimdSums& sums,
                         {"A_COUNT", text(p.a_count)},
                         {"B_K", packed ? "(2u * LANES)" : "b_k"}},
             .operands = {src("a", p.a), src("b", p.b)},
-            .params = {param("a_m", p.a_m), param("a_z", p.a_z), param("m_last", p.rows - 1),
-                       param("b_z", p.b_z), param("b_tile", p.b_tile), param("b_last", p.b_last)},
-            .grid = {{ceil_div(p.rows, tile.rows), p.col_tiles, p.batch}},
+            .params = {param("a_m", p.a_m), param("b_z", p.b_z), param("b_tile", p.b_tile),
+                       param("b_last", p.b_last)},
+            .grid = {{row_tiles(p.plan, p.rows, tile), p.col_tiles, p.batch}},
             .local_size = {static_cast<uint32_t>(tile.lanes), 1, 1},
             .uniform_table = true};
+  if (p.plan.value != kNoValue) {
+    step.params.push_back(param("groups", p.plan.groups));
+  } else {
+    step.params.insert(step.params.end(), {param("a_z", p.a_z), param("m_last", p.rows - 1)});
+  }
+  add_plan(p.plan, step);
   if (!packed) step.params.push_back(param("b_k", p.b_k));
   SegmentOffsets offsets =
       p.places.empty() ? offsets_one_by_one(p, chunk) : offsets_by_units(p, chunk);
@@ -177,9 +201,8 @@ Step simd_step(const NodeContext& c, const SimdProduct& p, const SimdSums& sums,
 }
 
 SimdSums simd_sums(const NodeContext& c, Builder& b, const SimdProduct& p) {
-  SimdTile tile = simd_tile(c.device);
-  if (p.tile_rows != 0) tile.rows = p.tile_rows;
-  const Expr rows = ceil_div(p.rows, tile.rows) * tile.rows;
+  const SimdTile tile = tile_of(c, p.tile_rows);
+  const Expr rows = row_tiles(p.plan, p.rows, tile) * tile.rows;
   SimdSums sums;
   sums.c_m = p.col_tiles * tile.cols();
   sums.c_z = rows * sums.c_m;
@@ -251,28 +274,29 @@ SimdSums add_simd_product(const NodeContext& c, Builder& b, const SimdProduct& p
 
 void add_simd_finish(const NodeContext& c, const SimdSums& sums, const SimdOutput& out,
                      std::vector<Step>& steps) {
-  const SimdTile tile = simd_tile(c.device);
+  const SimdTile tile = tile_of(c, out.tile_rows);
   const SimdColumns& columns = out.columns;
   const bool deep = !(columns.height == Expr(1));
   const bool pitched = !(columns.gap == Expr(0)) || deep;
   const auto [fewest, most] = columns.count.bounds(c.graph.symbols);
   const bool wide = fewest >= tile.cols(), small = most < 1 << 21;
-  Step step{
-      .kernel = "matmul_simd_finish",
-      .defines = {{"ROWS", text(tile.rows)},
-                  {"PITCHED", pitched ? "1" : "0"},
-                  {"SMALL_COLUMNS", small ? "1" : "0"},
-                  {"MOVED", columns.moved ? "1" : "0"},
-                  {"INTEGER", flag(has_integer_sums(c))},
-                  {"WIDE", wide ? "1" : "0"}},
-      .operands = {src("c", sums.value), dst("y", c.node.outputs[0])},
-      .params = {param("rows", out.rows), param("cols", columns.count), param("c_m", sums.c_m),
-                 param("c_z", sums.c_z)},
-      .grid = {{ceil_div(out.rows, tile.rows), ceil_div(columns.count, tile.cols()), out.batch}},
-      .local_size = {static_cast<uint32_t>(tile.lanes), 1, 1},
-      .uniform_table = true,
-      .simd_row = columns.count};
+  Step step{.kernel = "matmul_simd_finish",
+            .defines = {{"ROWS", text(tile.rows)},
+                        {"PITCHED", pitched ? "1" : "0"},
+                        {"SMALL_COLUMNS", small ? "1" : "0"},
+                        {"MOVED", columns.moved ? "1" : "0"},
+                        {"INTEGER", flag(has_integer_sums(c))},
+                        {"WIDE", wide ? "1" : "0"}},
+            .operands = {src("c", sums.value), dst("y", c.node.outputs[0])},
+            .params = {param("rows", out.rows), param("cols", columns.count),
+                       param("c_m", sums.c_m), param("c_z", sums.c_z)},
+            .grid = {{row_tiles(out.plan, out.rows, tile), ceil_div(columns.count, tile.cols()),
+                      out.batch}},
+            .local_size = {static_cast<uint32_t>(tile.lanes), 1, 1},
+            .uniform_table = true,
+            .simd_row = columns.count};
   step.defines.emplace_back("SMALL_GRID", simd_grid_is_small(c, step.grid.groups) ? "1" : "0");
+  add_plan(out.plan, step);
   step.defines.emplace_back("BIAS", out.bias != kNoValue ? "1" : "0");
   if (out.bias != kNoValue) {
     step.operands.push_back(src("bias", out.bias));

@@ -27,10 +27,16 @@ SimdTile simd_tile(const DeviceProfile& device);
 /// tile t of columns starts at min(t · b_tile, b_last). Without segments there are `count` of them,
 /// and b goes on from each to the next. Strides in elements.
 ///
-/// SimdPlace: a segment as a sum of multiples of the product's `units`.
+/// SimdPlace: a segment as a sum of multiples of the product's `units`. SimdPlan: the rows of each
+/// tile, in groups.
 struct SimdPlace {
   std::array<int64_t, 4> times{};
   int64_t plus = 0;
+};
+struct SimdPlan {
+  ValueId value = kNoValue;  ///< what matmul_grouped_plan writes; none: one matrix has all rows
+  Expr tiles, groups;
+  std::string uniform;  ///< the function that makes its numbers uniform
 };
 struct SimdProduct {
   ValueId a = kNoValue, b = kNoValue;
@@ -50,6 +56,8 @@ struct SimdProduct {
   /// Steps of k where that is symbolic: launches past it are skipped, and what passes the segments
   /// is added by a slow loop. a and b are then padded to a multiple of kSimdSymbolicSteps.
   std::optional<Expr> steps;
+  /// Of tiles whose rows are of one group each: the matrix of b that these take, b_z apart.
+  SimdPlan plan;
 
   Expr offset(const SimdPlace& place) const {
     Expr sum = place.plus;
@@ -101,6 +109,8 @@ struct SimdOutput {
   SimdColumns columns;
   ValueId bias = kNoValue;  ///< one a row, of `groups` matrices in turn
   Expr groups = 1;
+  SimdPlan plan;
+  int64_t tile_rows = 0;  ///< as the product's
 };
 /// Appends the launch that writes the node's output from the sums, through the fused epilogue.
 void add_simd_finish(const NodeContext& context, const SimdSums& sums, const SimdOutput& output,

@@ -6,7 +6,9 @@
 // volume, of `height` rows each, lie another depth_gap apart.
 // SMALL_COLUMNS: cols < 2^21.
 // WIDE: cols >= 2 * LANES, so that a window of columns that would pass the end is moved back to it.
-// Rows past the end repeat the last one. INTEGER: c holds the bits of integers, without a bias.
+// Rows past the end repeat the last one. GROUPED: the rows of a tile are those of a group, and each
+// tile's sums have ROWS rows (matmul_simd_rows.glsl). INTEGER: c holds the bits of integers,
+// without a bias.
 // Grid: (row tiles of ROWS, column tiles of 2 * LANES, z).
 
 #if SMALL_GRID
@@ -14,6 +16,14 @@
 #else
 #define UNIFORM(id) simd_uniform(id)
 #endif
+
+#if GROUPED
+#define ROW_OF_C(tm, i) ((tm) * ROWS + (i))
+#else
+#define ROW_LAST (rows - 1u)
+#define ROW_OF_C(tm, i) row_of(tm, i)
+#endif
+#include "matmul_simd_rows.glsl"
 
 uint quotient(uint n, uint d) {
 #if SMALL_COLUMNS  // a division of integers is a loop over the lanes
@@ -45,6 +55,9 @@ uint column_of(uint n) {
 void main() {
   const uint tm = UNIFORM(gl_WorkGroupID.x), tn = UNIFORM(gl_WorkGroupID.y);
   const uint z = UNIFORM(gl_WorkGroupID.z), lane = gl_SubgroupInvocationID;
+#if GROUPED
+  find_tile(tm);
+#endif
 #if WIDE
   const uint n = min(tn * (2u * LANES), cols - 2u * LANES);
 #else
@@ -54,12 +67,12 @@ void main() {
   simd_held held[ROWS];
 #endif
   [[unroll]] for (uint i = 0u; i < ROWS; i++) {
-    const uint m = min(tm * ROWS + i, rows - 1u);
+    const uint m = row_of(tm, i);
     float add = 0.0;
 #if BIAS
     add = float(bias_raw((z - z / groups * groups) * rows + m));
 #endif
-    const uint in_row = z * c_z + m * c_m, out_row = (z * rows + m) * cols;
+    const uint in_row = z * c_z + ROW_OF_C(tm, i) * c_m, out_row = (z * rows + m) * cols;
 #if !WIDE
     if (n < cols) y_store(out_row + n, y_T(SUM_OF(c_raw(in_row + column_of(n)), add)));
     if (right < cols) y_store(out_row + right, y_T(SUM_OF(c_raw(in_row + column_of(right)), add)));
