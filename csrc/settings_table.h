@@ -133,6 +133,15 @@ TV_COMPILER_SETTING(kBool, disable_tf32, true,
           "number, with an error below 2^-15 of the sum of the products' magnitudes, or only the "
           "leading 11 bits, as TF32 does, with an error below 2^-10")
 
+TV_COMPILER_SETTING(kBool, allow_transformed_convolutions, false,
+  .saved = true, .section = "Precision",
+  .help = "True permits Winograd's transforms for 3x3 convolutions of stride 1 where the tuner "
+          "finds them faster: they multiply 2.25 or 4 times less, but an output's error then "
+          "depends on its neighbours' sizes, too "
+          "([accuracy.md](accuracy.md#transformed-convolutions)). On CPU drivers",
+  .flags = {{"--allowTransformedConvolutions",
+             "Permit Winograd's transforms, whose error depends on neighbours' sizes"}})
+
 TV_COMPILER_SETTING(kBool, check_indices, true,
   .saved = true, .section = "Building",
   .help = "an index out of range and an integer division by 0 are errors, as in PyTorch "

@@ -1,11 +1,11 @@
 // Times every tactic of convolutions and compares each with float64, without Python or torch.
 //
-//   conv_tactics [--tactic PREFIX]... [--tf32] [--first N] [--errors] [--json] [--gpu]
-//                [--glsl DIR] PROBLEM...
+//   conv_tactics [--tactic PREFIX]... [--tf32] [--transformed] [--first N] [--errors] [--json]
+//                [--gpu] [--glsl DIR] PROBLEM...
 //
 // PROBLEM: n,ic,h,w,oc,k,stride,pad,groups,dtype[,FLAG...] with flags r (a residual and ReLU),
-// s (SiLU), l (channels last). --tf32:
-// disable_tf32=False. --first: only so many of the tactics that apply. --errors: no times. --gpu:
+// s (SiLU), l (channels last). --tf32: disable_tf32=False. --transformed:
+// allow_transformed_convolutions=True. --first: only so many of the tactics that apply. --errors: no times. --gpu:
 // the tactics of GPUs on a CPU driver. --glsl: only write the kernels' text, as for a GPU with
 // matrix units. One line a tactic, in the rule's order: µs of a dependent sequence of its
 // dispatches, TFLOP/s, errors.
@@ -133,6 +133,8 @@ int main(int argc, char** argv) {
       options.timed = false;
     } else if (arg == "--tf32") {
       options.settings.disable_tf32 = false;
+    } else if (arg == "--transformed") {
+      options.settings.allow_transformed_convolutions = true;
     } else if (arg == "--json") {
       options.json = true;
     } else if (arg == "--first" && i + 1 < argc) {

@@ -97,6 +97,7 @@ void convert(const NodeContext& c, Builder& b) {
   for (const int64_t splits : candidate_split_k(c, product_of(s), kRows, kCols)) {
     tactics.push_back(tiled_tactic(c, b, s, splits));
   }
+  for (Tactic& tactic : conv_winograd_tactics(c, b, s)) tactics.push_back(std::move(tactic));
   tactics.push_back(reference_tactic(c, s));
   b.emit(std::move(tactics));
 }

@@ -47,6 +47,10 @@ void add_weight(Step& step, const ConvShape& shape);
 Tactic conv_simd_tactic(const NodeContext& context, Builder& builder, const ConvShape& shape);
 Tactic conv_depthwise_tactic(const NodeContext& context, Builder& builder, const ConvShape& shape);
 
+/// Tactics of transformed 3x3 windows, for CPU drivers (convolution_winograd.cpp).
+std::vector<Tactic> conv_winograd_tactics(const NodeContext& context, Builder& builder,
+                                          const ConvShape& shape);
+
 /// Tactics for the device's matrix units, best first by rule; none if there are none or the
 /// dtype has no such product (convolution_matrix.cpp).
 std::vector<Tactic> conv_matrix_tactics(const NodeContext& context, Builder& builder,

@@ -148,6 +148,9 @@ class Kernels {
   std::set<std::string> templates_, compiled_;
 };
 
+/// Permits what a setting does not by default.
+const Settings kEverything{.allow_transformed_convolutions = true};
+
 TEST(Kernels, EveryExampleOfEveryConverterCompilesForEachTacticAndDevice) {
   Kernels kernels;
   size_t converters = 0;
@@ -165,7 +168,7 @@ TEST(Kernels, EveryExampleOfEveryConverterCompilesForEachTacticAndDevice) {
            {cpu_profile(), DeviceProfile::builtin_default(), matrix_profile()}) {
         SCOPED_TRACE(std::string(op) + ", example " + std::to_string(k) + ", " + device.name);
         std::string problems;
-        ASSERT_NO_THROW(problems = kernels.problems(examples[k], device, {}))
+        ASSERT_NO_THROW(problems = kernels.problems(examples[k], device, kEverything))
             << op << ", example " << k << ", " << device.name;
         EXPECT_EQ(problems, "");
       }

@@ -88,6 +88,7 @@ def test_unknown_name(name, message):
     ("use_python_runtime", "yes", "True or False"),
     ("use_fp32_acc", 0, "True or False"),
     ("disable_tf32", 0, "True or False"),
+    ("allow_transformed_convolutions", "winograd", "True or False"),
     ("check_indices", 1, "True or False"),
     ("matrix_units", 1, "True or False"),
     ("optimization_level", 6, "an integer from 0 to 5"),

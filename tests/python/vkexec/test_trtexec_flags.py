@@ -84,7 +84,7 @@ def test_the_lists_have_every_flag_that_is_taken_over(taken, idle):
     own = {"config", "checkAddresses", "weights", "constants", "noCheckIndices", "noMatrixUnits",
            "tuningSeconds", "debugDir", "noCache", "cacheDir", "fill", "seed", "exportGraph",
            "graph", "listDevices", "version", "calibData", "calibMethod", "calibPercentile",
-           "calibSmoothQuant", "calibBiasCorrection"}
+           "calibSmoothQuant", "calibBiasCorrection", "allowTransformedConvolutions"}
     assert taken - own <= {*CURRENT, *EARLIER}, taken - own - {*CURRENT, *EARLIER}
 
 

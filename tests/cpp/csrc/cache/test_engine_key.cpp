@@ -288,6 +288,7 @@ TEST(EngineKey, SettingsThatChangeCodeAndNoOthers) {
       {"calibration", "\"TRT-8501-EntropyCalibration2\\na: 3c010a14\\n\""},
       {"use_fp32_acc", "false"},
       {"disable_tf32", "false"},
+      {"allow_transformed_convolutions", "true"},
       {"sparse_weights", "true"},
       {"autocast_excluded_nodes", "[\"a\"]"},
       {"autocast_excluded_ops", "[\"t::a\"]"},
@@ -322,7 +323,8 @@ TEST(EngineKey, SettingsThatChangeCodeAndNoOthers) {
 /// Keys outlive the program that wrote them, so their text is held to the letter.
 TEST(EngineKey, TheTextOfSettings) {
   EXPECT_EQ(code_text({}),
-            R"({"autocast_excluded_nodes": [], "autocast_excluded_ops": [], )"
+            R"({"allow_transformed_convolutions": false, )"
+            R"("autocast_excluded_nodes": [], "autocast_excluded_ops": [], )"
             R"("check_addresses": false, "check_indices": true, "disable_tf32": true, )"
             R"("enabled_precisions": [], "matrix_units": true, "optimization_level": 3, )"
             R"("sparse_weights": false, )"
@@ -334,7 +336,8 @@ TEST(EngineKey, TheTextOfSettings) {
     "use_fp32_acc": false, "disable_tf32": false, "optimization_level": 0, "tuning_seconds": 60,
     "workspace_size": 4611686018427387905, "tactics": ["matmul_simt", "gemm \"q\""],
     "check_addresses": true, "check_indices": false, "min_block_size": "inf", "debug_dir": "/d"})")),
-            R"({"autocast_excluded_nodes": [], "autocast_excluded_ops": [], )"
+            R"({"allow_transformed_convolutions": false, )"
+            R"("autocast_excluded_nodes": [], "autocast_excluded_ops": [], )"
             R"("check_addresses": true, "check_indices": false, "disable_tf32": false, )"
             R"("enabled_precisions": ["bfloat16"], "matrix_units": true, )"
             R"("optimization_level": 0, )"
