@@ -67,6 +67,30 @@ bool needs_elements(std::string_view op) {
   return converter != nullptr && converter->needs_elements;
 }
 
+bool takes_codes(std::string_view op) {
+  const Converter* converter = Registry::instance().find(op);
+  if (converter == nullptr) return false;
+  switch (converter->moves) {
+    case Moves::kCopies:
+    case Moves::kReshapes:
+    case Moves::kPermutes:
+    case Moves::kSpreads:
+    case Moves::kCuts:
+    case Moves::kPicks:
+    case Moves::kJoins:
+    case Moves::kStacks:
+      return true;
+    case Moves::kNothing:
+    case Moves::kCasts:
+    case Moves::kParts:    // several results
+    case Moves::kPads:     // with a number, which is no code
+    case Moves::kLargest:  // codes are in another order
+    case Moves::kMeans:
+      return !converter->code_args.empty();
+  }
+  return false;
+}
+
 std::vector<std::string> Registry::names() const {
   const std::shared_lock lock(registry_mutex());
   std::vector<std::string> names;

@@ -123,6 +123,10 @@ struct Converter {
   /// PyTorch refuses it for a tensor without elements: always when it runs, and not always when it
   /// traces.
   bool needs_elements = false;
+  /// Tensor arguments that may be codes of small floating-point numbers, in uint8, each with an
+  /// argument `<name>_format` that says of which. (What moves elements to one result as they are
+  /// moves codes without any.)
+  std::vector<std::string> code_args = {};
   /// Supports grouped heads: key and value, [batch, heads, …], may have fewer heads than query.
   bool groups_heads = false;
   /// True if the operator is faster when the mask is given as numbers: `first`, a tensor of one
@@ -159,6 +163,8 @@ inline constexpr const char* kPartOfStorage =
 /// False, too, for one that has no converter.
 bool reads_storage(std::string_view op);
 bool needs_elements(std::string_view op);
+/// Whether tensors of small floating-point numbers can be given to it by their codes.
+bool takes_codes(std::string_view op);
 
 /// The same converter, kept in float32.
 inline Converter in_float32(Converter converter) {

@@ -140,7 +140,8 @@ TV_COMPILER_SETTING(kBool, allow_transformed_convolutions, false,
           "depends on its neighbours' sizes, too "
           "([accuracy.md](accuracy.md#transformed-convolutions)). On CPU drivers",
   .flags = {{"--allowTransformedConvolutions",
-             "Permit Winograd's transforms, whose error depends on neighbours' sizes"}})
+             "Permit Winograd's transforms, whose error depends on neighbours' sizes",
+             "true"}})
 
 TV_COMPILER_SETTING(kBool, check_indices, true,
   .saved = true, .section = "Building",

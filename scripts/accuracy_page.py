@@ -74,6 +74,17 @@ order of sums and on factors of 0. Nothing is promised for
 `gcd` of the smallest int8 or int16 (-128, -32768) and another number is positive, where PyTorch's
 may be negative (-2 for -128 and 6); of the smallest and itself or 0 it wraps in both.
 
+### Transformed convolutions
+
+With `allow_transformed_convolutions=True` the tuner may take Winograd's F(2x2, 3x3) and
+F(4x4, 3x3) for 3x3 convolutions of stride 1 (on CPU drivers). They add up numbers of a whole patch,
+4x4 or 6x6 pixels, before they multiply, and an output's error then depends on the largest of them:
+it is below 81 (2x2) or 36,100 (4x4) times (4 + 2 √n) · 2⁻²⁴ · Σ over the n input channels of the
+patch's largest pixel times the largest weight of the window, both in size. Numbers of one size come
+nowhere near it: errors are 2 and 20 times those of direct sums
+([0012](design/0012-no-winograd.md) has measurements). An infinity or NaN in a patch makes all of
+the patch's outputs NaN.
+
 ## Values that are refused
 
 An index out of range (`gather`, `scatter`, `index`, `index_put`, `index_select`, `embedding`,

@@ -5,10 +5,10 @@
 //
 // PROBLEM: n,ic,h,w,oc,k,stride,pad,groups,dtype[,FLAG...] with flags r (a residual and ReLU),
 // s (SiLU), l (channels last). --tf32: disable_tf32=False. --transformed:
-// allow_transformed_convolutions=True. --first: only so many of the tactics that apply. --errors: no times. --gpu:
-// the tactics of GPUs on a CPU driver. --glsl: only write the kernels' text, as for a GPU with
-// matrix units. One line a tactic, in the rule's order: µs of a dependent sequence of its
-// dispatches, TFLOP/s, errors.
+// allow_transformed_convolutions=True. --first: only so many of the tactics that apply. --errors:
+// no times. --gpu: the tactics of GPUs on a CPU driver. --glsl: only write the kernels' text, as
+// for a GPU with matrix units. One line a tactic, in the rule's order: µs of a dependent sequence
+// of its dispatches, TFLOP/s, errors.
 
 #include <cstdio>
 #include <fstream>

@@ -57,9 +57,9 @@ const RegisterConverter scaled_mm{{.op = "aten::_scaled_mm",
                                    .unsupported = unsupported,
                                    .expand = expand,
                                    .flops = flops_of_product("self"),
+                                   .code_args = {"self", "mat2"},
                                    .translates = true,
                                    .types = "self [m k], mat2 [k n] -> [m n]",
-                                   // Of the codes in a tensor of uint8.
                                    .schema = "str? self_format=None, str? mat2_format=None"}};
 
 }  // namespace

@@ -370,6 +370,16 @@ void bind_registry(py::module_& m) {
   m.attr("PART_OF_STORAGE") = kPartOfStorage;
   m.def("needs_elements", &needs_elements,
         "Whether PyTorch refuses an operator for a tensor without elements.");
+  m.def("takes_codes", &takes_codes,
+        "Whether tensors of small floating-point numbers can be given to an operator by their "
+        "codes.");
+  m.def(
+      "code_args",
+      [](const std::string& op) {
+        const Converter* converter = Registry::instance().find(op);
+        return converter == nullptr ? std::vector<std::string>{} : converter->code_args;
+      },
+      "Arguments that may be such codes and whose formats the arguments <name>_format say.");
   m.def(
       "moves",
       [](const std::string& op) {

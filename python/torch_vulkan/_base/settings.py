@@ -40,6 +40,7 @@ class Settings:
     use_python_runtime: bool | None = None
     use_fp32_acc: bool = True
     disable_tf32: bool = True
+    allow_transformed_convolutions: bool = False
     check_indices: bool = True
     matrix_units: bool = True
     optimization_level: int = field(default_factory=lambda: of_environment("optimization_level"))

@@ -178,7 +178,8 @@ def decompositions() -> dict:
 
     known = {**core_aten_decompositions(), **others, **encoder_layers.DECOMPOSITIONS,
              **filled_places.DECOMPOSITIONS, **observed_ranges.DECOMPOSITIONS,
-             **refused_numbers.DECOMPOSITIONS, **unpooled.DECOMPOSITIONS, **foreach.decompositions()}
+             **refused_numbers.DECOMPOSITIONS, **unpooled.DECOMPOSITIONS,
+             **foreach.decompositions()}
     return {op: function for op, function in known.items() if not stays(op)}
 
 

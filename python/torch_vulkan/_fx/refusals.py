@@ -139,8 +139,8 @@ def _described(value, integer: int = 1) -> tuple:
         return list, tuple(_described(item, integer) for item in value)
     if isinstance(value, torch.device):
         return torch.device, "cpu"
-    number = integer if may_be_negative else 1
-    for symbol, number in ((torch.SymBool, True), (torch.SymInt, number), (torch.SymFloat, 1.0)):
+    integer = integer if may_be_negative else 1
+    for symbol, number in ((torch.SymBool, True), (torch.SymInt, integer), (torch.SymFloat, 1.0)):
         if isinstance(value, symbol):
             return type(number), number
     return type(value), value

@@ -35,8 +35,7 @@ def refusal(node: fx.Node) -> str:
     """Why a node that is concerned stays native; "": it does not."""
     op, made = op_name(node.target), format_of(node)
     read = [format_of(n) for n in node.all_input_nodes]
-    moves = C.moves(op) not in ("", "casts", "parts", "pads", "largest", "means")
-    if moves or op == "aten::_scaled_mm":
+    if C.takes_codes(op):
         return ""
     if op == "aten::view.dtype":
         types = {n.meta["val"].dtype for n in (node, node.args[0])}
@@ -62,11 +61,10 @@ def arguments(node: fx.Node, op: str, args: list) -> tuple[str, list]:
     given = {name: (name, kind, value) for name, kind, value in args}
     if op == "aten::view.dtype":
         return "aten::alias", [given["self"]]
-    if op == "aten::_scaled_mm":
-        return op, [*args, ("self_format", "attr", format_of(node.args[0])),
-                    ("mat2_format", "attr", format_of(node.args[1]))]
     if op != "aten::_to_copy":
-        return op, args
+        places = {argument.name: i for i, argument in enumerate(node.target._schema.arguments)}
+        return op, [*args, *((f"{name}_format", "attr", format_of(node.args[places[name]]))
+                             for name in C.code_args(op))]
     if format_of(node):
         return "tv::to_small_float", [given["self"], ("format", "attr", format_of(node)),
                                       ("saturate", "attr", _saturates(node.meta["val"].dtype))]

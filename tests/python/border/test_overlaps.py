@@ -87,8 +87,9 @@ def test_an_argument_beside_its_base():
 def test_the_reason_is_told():
     compilations.clear()
     torch._dynamo.reset()
-    with torch.no_grad(), pytest.warns(UserWarning, match="vulkan: an argument that is written has, or may "
-                                       "have, elements that overlap in memory; .* natively"):
+    with torch.no_grad(), pytest.warns(
+            UserWarning, match="vulkan: an argument that is written has, or may have, elements "
+                               "that overlap in memory; .* natively"):
         vulkan(part)(windows())
     (record,) = compilations.compilations()
     assert record.coverage == 0
@@ -139,7 +140,7 @@ def test_views_of_a_matrix_are_compiled(view):
         for rows in (4, 6):
             with mode():
                 compare(lambda x: x.mul_(2).exp(),
-                        lambda: (view(torch.arange(6.0 * rows).view(rows, 6)),),
+                        lambda rows=rows: (view(torch.arange(6.0 * rows).view(rows, 6)),),
                         dynamic=True, min_block_size=1, require_full_compilation=True)
 
 

@@ -113,3 +113,14 @@ def test_operators_move_as_they_say(op):
 def test_operators_that_compute_move_nothing():
     for op in ("aten::relu", "aten::add.Tensor", "aten::mm", "t::nobody"):
         assert C.moves(op) == ""
+
+
+def test_what_takes_codes():
+    """What moves elements as they are, to one result; a cast, a sum and a number beside them make
+    others of codes."""
+    taking = {op["op"] for op in C.supported_ops() if C.takes_codes(op["op"])}
+    assert {"aten::view", "aten::cat", "aten::flip", "aten::_scaled_mm"} <= taking
+    assert taking.isdisjoint({"aten::_to_copy", "aten::add.Tensor", "aten::split.Tensor",
+                              "aten::constant_pad_nd", "aten::max_pool2d", "aten::view.dtype"})
+    assert C.code_args("aten::_scaled_mm") == ["self", "mat2"]
+    assert not C.takes_codes("no::operator") and C.code_args("no::operator") == []

@@ -51,6 +51,19 @@ TEST(CheckOperators, EverySchemaIsOfAnOperator) {
   }
 }
 
+TEST(CheckOperators, ArgumentsOfCodesHaveFormats) {
+  size_t count = 0;
+  for (const auto& [op, converter] : Registry::instance().all()) {
+    for (const std::string& name : converter.code_args) {
+      ++count;
+      EXPECT_TRUE(takes_codes(op) && schema_of(op) && schema_of(op)->find(name) &&
+                  schema_of(op)->find(name + "_format"))
+          << op << ": " << name;
+    }
+  }
+  EXPECT_GT(count, 0u);
+}
+
 TEST(CheckOperators, EveryOperatorHasTypes) {
   for (const auto& [op, converter] : Registry::instance().all()) {
     EXPECT_TRUE(is_of_test(op) || is_of_passes(op) || has_type_rule(op)) << op;
