@@ -4,6 +4,7 @@ import os
 
 
 def patience(seconds: float) -> float:
-    """That many seconds for each process of pytest-xdist: they share the machine, and lavapipe's
-    compiler and kernels take as many times longer. To tell a program that hangs, not a slow one."""
-    return seconds * int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
+    """That many seconds for each process of pytest-xdist, up to four: they share the machine, and
+    lavapipe's compiler and kernels take as many times longer. To tell a program that hangs, not a
+    slow one."""
+    return seconds * min(4, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1)))

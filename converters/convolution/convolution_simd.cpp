@@ -259,7 +259,7 @@ Tactic conv_depthwise_tactic(const NodeContext& c, Builder& b, const ConvShape& 
   const ValueId w = pack_weight(c, b, s, {1, taps, true}, tactic.steps);
   const ValueId x = add_pad(c, b, s, plane, 1, tactic.steps);
   const Expr columns = plane.columns(s), channels = s.groups * s.oc;
-  const bool small = columns.bounds(c.graph.symbols).second + tile < kSmallPlane;
+  const bool small = columns.bounds(c.graph.symbols).second < kSmallPlane - tile;
   Step step{.kernel = "conv_depthwise_simd",
             .defines = {{"KD", s.kernel[0].str() + "u"},
                         {"KH", s.kernel[1].str()},

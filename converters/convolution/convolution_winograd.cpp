@@ -80,7 +80,7 @@ Step transform_output(const NodeContext& c, const ConvShape& s, const ConvShape&
                       const Plane& p, int64_t out, const SimdSums& sums) {
   const int64_t lanes = simd_tile(c.device).lanes;
   const Expr columns = p.columns(tiles);
-  const bool small = columns.bounds(c.graph.symbols).second + lanes < kSmallPlane;
+  const bool small = columns.bounds(c.graph.symbols).second < kSmallPlane - lanes;
   Step step{.kernel = "conv_winograd_output",
             .defines = {out_define(out),
                         {"SMALL_PLANE", flag(small)},

@@ -8,6 +8,8 @@ namespace tv {
 
 namespace {
 
+constexpr int64_t kMostOfGrid = 65535;  ///< workgroups in a dimension, on CPU drivers
+
 using Kind = RowStrategy::Kind;
 
 constexpr int64_t kMostKept = 8;     // vectors: 32 registers
@@ -133,10 +135,13 @@ RowBlocks row_blocks(const NodeContext& c, Expr rows, Expr segments, Expr count)
   RowBlocks out{.refusal = simd_refusal(c.device)};
   if (!out.refusal.empty()) return out;
   const int64_t wide = 2 * static_cast<int64_t>(c.device.subgroup_size);
-  if (count.bounds(c.graph.symbols).first < wide) {
-    out.refusal = "rows are too short";
-    return out;
-  }
+  // A grid of known size is split where it is too large (split_grid).
+  const auto fits = [&](const Expr& groups) {
+    return groups.constant() || groups.bounds(c.graph.symbols).second <= kMostOfGrid;
+  };
+  if (count.bounds(c.graph.symbols).first < wide) out.refusal = "rows are too short";
+  if (!fits(rows) || !fits(segments)) out.refusal = "there may be more than 65535 rows";
+  if (!out.refusal.empty()) return out;
   // Blocks of a known length share it evenly.
   const int64_t pairs = count.constant() ? div_up(*count.constant(), wide) : kPairs;
   out.width = div_up(pairs, div_up(pairs, kPairs)) * wide;
@@ -171,14 +176,13 @@ Step RowBlocks::merged(std::string kernel) const {
 std::string make_row_simd(const NodeContext& c, const RowShape& shape, const Expr& rows,
                           const Expr& length, Step& step) {
   constexpr int64_t kMostVectors = 96;  // that LLVM keeps in straight-line code
-  constexpr int64_t kMostRows = 65535;  // of the grid
   std::string refusal = simd_refusal(c.device);
   if (!refusal.empty()) return refusal;
   const int64_t lanes = c.device.subgroup_size;
   const auto count = length.constant();
   if (!count || !shape.contiguous) return "rows are not of one length, or not of neighbours";
   if (*count < 2 * lanes || *count > kMostVectors * lanes) return "rows are too short or too long";
-  if (rows.bounds(c.graph.symbols).second > kMostRows) return "there may be more than 65535 rows";
+  if (rows.bounds(c.graph.symbols).second > kMostOfGrid) return "there may be more than 65535 rows";
   step.kernel += "_simd";
   step.defines.emplace_back("BLOCKS", std::to_string((*count + 2 * lanes - 1) / (2 * lanes)) + "u");
   for (Param& p : step.params) p.specialise = p.name == "count";

@@ -1,5 +1,7 @@
 """softmax and log_softmax along any dimension, and their gradients."""
 
+import warnings
+
 import pytest
 import torch
 
@@ -112,6 +114,19 @@ def test_blocks_of_extremes():
 def test_blocks_of_any_length():
     cases = [(tensor(rows, count),) for rows, count in ((3, 1700), (2, 33), (5, 4099), (1, 512))]
     check(lambda x: (x.softmax(-1), x.log_softmax(-1)), *cases[0], dynamic=True, more=cases[1:])
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: x.softmax(-1), lambda x: torch.nn.functional.layer_norm(x, (160,)),
+    lambda x: x.sum(-1), lambda x: x.amax(-1), lambda x: torch.cat([x, x + 1], 1)],
+    ids=["softmax", "layer_norm", "sum", "amax", "cat"])
+def test_more_rows_than_a_grid_has_workgroups(function):
+    fast = torch.compile(function, backend="vulkan", dynamic=True, options={"min_block_size": 1})
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".* natively")
+        for rows in (300, 66000):
+            x = torch.randn(rows, 160)
+            torch.testing.assert_close(fast(x), function(x), rtol=1e-4, atol=1e-4)
 
 
 def test_gradients_of_long_rows():

@@ -167,7 +167,7 @@ const RegisterConverter products{
      .convert = convert,
      .epilogue = true,
      .examples = examples,
-     .notes = "of experts that no token chose nothing is read"},
+     .notes = "on GPUs, nothing of experts that no token chose is read"},
     typed(grouped("transformers::grouped_mm_fallback", {"input", "weight"}),
           "input [m k], weight [g k n], offs [g] -> [m n]"),
     typed(grouped("aten::_grouped_mm", {"self", "mat2"}),

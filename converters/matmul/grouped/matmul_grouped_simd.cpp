@@ -15,7 +15,7 @@ Expr most_tiles(const GroupedProduct& p, int64_t height) {
   return floordiv(p.rows + min(p.rows, p.groups + 1) * (height - 1), height);
 }
 
-/// The function of simd.glsl that takes numbers of rows and groups, or "" if none does.
+/// The function of simd.glsl that takes numbers of rows and groups.
 std::string uniform_function(const NodeContext& c, const GroupedProduct& p) {
   const int64_t most =
       std::max(p.rows.bounds(c.graph.symbols).second, p.groups.bounds(c.graph.symbols).second);
@@ -30,6 +30,8 @@ std::string refusal(const NodeContext& c, const GroupedProduct& p) {
   const auto k = p.k.constant(), n = p.n.constant(), groups = p.groups.constant();
   if (!k || !n || !groups) return "the matrices' sizes are symbolic";
   if (*k == 0 || *groups == 0) return "the sums are empty";
+  if (p.rows.bounds(c.graph.symbols).first >= int64_t{1} << 27)
+    return "there are 2^27 rows or more";
   if (!is_float(c.dtype("a"))) return "the operands are not floats";
   if (typical(c.graph, p.rows * *n * *k) < 32 * 1024) return "the product is small";
   return "";

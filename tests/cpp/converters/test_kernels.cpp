@@ -319,7 +319,8 @@ TEST(Kernels, TacticsThatPagesNameExist) {
 
 TEST(Kernels, DebugBuildsCheckEveryAddressAndCompile) {
   Kernels kernels;
-  const Settings settings{.check_addresses = true};
+  Settings settings = kEverything;
+  settings.check_addresses = true;
   for (const auto& [op, converter] : test::operators_with_examples()) {
     if (!converter.convert) continue;
     // Checks do not depend on sizes: the first example of each converter has every accessor.
