@@ -104,6 +104,7 @@ KEYS = {
     "autocast_excluded_ops": (["aten::mm"], ["aten::relu"]),
     "use_explicit_typing": (False, True), "use_python_runtime": (False, None),
     "use_fp32_acc": (False, True), "disable_tf32": (True, False), "check_indices": (True, False),
+    "allow_transformed_convolutions": (False, True),
     "matrix_units": (True, False), "optimization_level": (4, 1), "tuning_seconds": (5, 0),
     "workspace_size": (64, 128), "sparse_weights": (False, True),
     "cache_built_engines": (True, False), "reuse_cached_engines": (True, False),
