@@ -196,6 +196,7 @@ def test_what_torch_saves_again(traced, others, tmp_path):
         with pytest.raises(ValueError, match="cut short|copy"):
             tv.load(tmp_path / "cut.pt")
     place = data.index(next(iter(read.parameters())).numpy().tobytes())
-    (tmp_path / "flipped.pt").write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1:])
+    flipped = bytes([data[place] ^ 1])
+    (tmp_path / "flipped.pt").write_bytes(data[:place] + flipped + data[place + 1:])
     with pytest.raises(ValueError, match="copy it again"):
         tv.load(tmp_path / "flipped.pt")
