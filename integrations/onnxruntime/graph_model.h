@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "csrc/frontends/onnx/file/model.h"
+#include "csrc/frontends/onnx/onnx_import.h"
 #include "integrations/onnxruntime/ort.h"
 
 namespace tv::ort {
