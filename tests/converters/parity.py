@@ -12,16 +12,18 @@ from contextlib import contextmanager
 from operator import getitem
 from unittest import mock
 
+import pytest
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from torch_vulkan import compilations
+from torch_vulkan import compilations, devices
 from torch_vulkan._base.settings import Settings
 from torch_vulkan._dynamo.backend import compile_graph_module
 from torch_vulkan._engines.engine import Engine
 from torch_vulkan._fx import engine_call
 
+on_cpu = pytest.mark.skipif(devices()[0].type != "cpu", reason="kernels of CPU drivers")
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 INTS = (torch.int64, torch.int32, torch.int8, torch.uint8)
 PRIMES = (3, 5, 7, 11, 29, 37, 41, 89, 113)

@@ -7,7 +7,7 @@ import torch
 
 import torch_vulkan as tv
 
-from parity import check, check_tactic, tensor
+from parity import check, check_tactic, on_cpu, tensor
 
 pytest.importorskip("transformers.integrations.moe", exc_type=ImportError,
                     reason="it registers transformers::grouped_mm_fallback")
@@ -67,9 +67,6 @@ def test_dynamic_rows():
 # CPU drivers' kernels: a tile of so many rows is of one group.
 PROFILE = json.loads(tv.devices()[0].profile())
 HEIGHTS = {8: (6, 3, 1), 16: (8, 4, 2, 1)}.get(PROFILE["subgroup_size"], ())
-on_cpu = pytest.mark.skipif(PROFILE["type"] != "cpu", reason="kernels of CPU drivers")
-
-
 def ragged(groups, most, seed=0):
     """Sizes of groups, some of which are empty."""
     counts = torch.randint(0, most, (groups,), generator=torch.Generator().manual_seed(seed))

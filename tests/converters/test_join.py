@@ -4,9 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-import torch_vulkan as tv
-
-from parity import FLOATS, INTS, check, check_gradients, check_tactic, tensor
+from parity import FLOATS, INTS, check, check_gradients, check_tactic, on_cpu, tensor
 
 
 @pytest.mark.parametrize("dim", [0, 1, -1])
@@ -37,9 +35,6 @@ def test_views_and_tails():
 def test_empty_parts():
     check(lambda x, y, z: (torch.cat([x, y], 0), torch.cat([z, x], 0)), tensor(3, 5), tensor(0, 5),
           tensor(0))
-
-
-on_cpu = pytest.mark.skipif(tv.devices()[0].type != "cpu", reason="kernels of CPU drivers")
 
 
 @on_cpu

@@ -3,10 +3,8 @@
 import pytest
 import torch
 
-import torch_vulkan as tv
-
 from marks import slow_but, turns
-from parity import FLOATS, OPTIONS, check, check_gradients, check_tactic, tensor
+from parity import FLOATS, OPTIONS, check, check_gradients, check_tactic, on_cpu, tensor
 
 aten = torch.ops.aten
 
@@ -238,9 +236,6 @@ def test_gradients():
         length=87,
     )
     check_gradients(torch.bmm, tensor(3, 29, 64), tensor(3, 64, 41, seed=1), length=64)
-
-
-on_cpu = pytest.mark.skipif(tv.devices()[0].type != "cpu", reason="kernels of CPU drivers")
 
 
 @on_cpu

@@ -4,9 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-import torch_vulkan as tv
-
-from parity import FLOATS, check, check_gradients, check_tactic, tensor
+from parity import FLOATS, check, check_gradients, check_tactic, on_cpu, tensor
 
 
 @pytest.mark.parametrize("shape, count", [((7, 37), 1), ((3, 5, 768), 1), ((2, 3, 5, 7), 2),
@@ -97,9 +95,6 @@ def test_dynamic_shapes():
 
 
 BLOCKS = "row_norm_simd_blocks"
-on_cpu = pytest.mark.skipif(tv.devices()[0].type != "cpu", reason="kernels of CPU drivers")
-
-
 @on_cpu
 @pytest.mark.parametrize("rows, count", [(1, 32), (7, 37), (0, 64), (41, 1031), (3, 4099), (2, 20011)])
 def test_blocks_of_rows(rows, count):

@@ -3,9 +3,7 @@
 import pytest
 import torch
 
-import torch_vulkan as tv
-
-from parity import FLOATS, INTS, check, check_tactic, tensor
+from parity import FLOATS, INTS, check, check_tactic, on_cpu, tensor
 
 SHAPE = (3, 5, 7, 11)
 DIMS = [(0,), (1,), (-1,), (0, 1), (2, 3), (0, 2), (1, 3), (0, 1, 2, 3)]
@@ -110,9 +108,6 @@ def test_dynamic_shapes():
 def test_logical_reductions_of_no_dimension(dtype):
     check(lambda x: (torch.any(x, dim=()), torch.all(x, dim=()), x.count_nonzero(), x.count_nonzero(1)),
           tensor(5, 7, dtype=dtype, low=0, high=2))
-
-
-on_cpu = pytest.mark.skipif(tv.devices()[0].type != "cpu", reason="kernels of CPU drivers")
 
 
 @on_cpu

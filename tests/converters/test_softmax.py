@@ -1,13 +1,9 @@
 """softmax and log_softmax along any dimension, and their gradients."""
 
-import warnings
-
 import pytest
 import torch
 
-import torch_vulkan as tv
-
-from parity import FLOATS, OPTIONS, check, check_gradients, check_tactic, tensor
+from parity import FLOATS, OPTIONS, check, check_gradients, check_tactic, on_cpu, tensor
 
 
 @pytest.mark.parametrize("shape, dim", [((5, 7), 0), ((5, 7), 1), ((3, 5, 7), 1), ((2, 3, 5, 257),
@@ -83,9 +79,6 @@ def test_the_gradient_of_what_is_no_softmax():
     check(lambda g, y: torch.ops.aten._softmax_backward_data(g, y, -1, torch.float32), g, y)
 
 
-on_cpu = pytest.mark.skipif(tv.devices()[0].type != "cpu", reason="kernels of CPU drivers")
-
-
 @on_cpu
 @pytest.mark.parametrize("rows, count", [(1, 32), (7, 37), (0, 64), (41, 1031), (3, 4099), (2, 20011)])
 def test_blocks_of_rows(rows, count):
@@ -114,19 +107,6 @@ def test_blocks_of_extremes():
 def test_blocks_of_any_length():
     cases = [(tensor(rows, count),) for rows, count in ((3, 1700), (2, 33), (5, 4099), (1, 512))]
     check(lambda x: (x.softmax(-1), x.log_softmax(-1)), *cases[0], dynamic=True, more=cases[1:])
-
-
-@pytest.mark.parametrize("function", [
-    lambda x: x.softmax(-1), lambda x: torch.nn.functional.layer_norm(x, (160,)),
-    lambda x: x.sum(-1), lambda x: x.amax(-1), lambda x: torch.cat([x, x + 1], 1)],
-    ids=["softmax", "layer_norm", "sum", "amax", "cat"])
-def test_more_rows_than_a_grid_has_workgroups(function):
-    fast = torch.compile(function, backend="vulkan", dynamic=True, options={"min_block_size": 1})
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", message=".* natively")
-        for rows in (300, 66000):
-            x = torch.randn(rows, 160)
-            torch.testing.assert_close(fast(x), function(x), rtol=1e-4, atol=1e-4)
 
 
 def test_gradients_of_long_rows():
