@@ -104,16 +104,12 @@ def _of_torch(node: fx.Node) -> str:
     values = [*node.args, *(node.kwargs[name] for name in names)]
     count = len(node.args)
 
-    def ask(integer):
-        asked = tuple(_described(value, integer) for value in values)
-        return _called(node.target, asked[:count], names, asked[count:])
-
-    called = ask(1)
-    if not isinstance(called, str) and any(map(_may_be_negative, values)):
-        negative = ask(-1)
-        called = negative if isinstance(negative, str) else called
-    if isinstance(called, str):
-        return called
+    called = None
+    for negative in (True, False) if any(map(_may_be_negative, values)) else (False,):
+        asked = tuple(_described(value, negative) for value in values)
+        called = _called(node.target, asked[:count], names, asked[count:])
+        if isinstance(called, str):
+            return called
     result = node.meta.get("val")
     if isinstance(result, torch.Tensor) and called not in (None, result.dtype):
         return f"PyTorch traced a result of {result.dtype} and gives one of {called}"
@@ -128,18 +124,17 @@ def _may_be_negative(value) -> bool:
     return isinstance(value, torch.SymInt) and not statically_known_true(value >= 0)
 
 
-def _described(value, integer: int = 1) -> tuple:
-    """An argument by what PyTorch refuses it for; equal for equal calls. integer: what stands for
-    those that may be negative."""
-    may_be_negative = _may_be_negative(value)
+def _described(value, negative: bool) -> tuple:
+    """An argument by what PyTorch refuses it for; equal for equal calls. negative: symbols that may
+    be below 0 are."""
+    integer = -1 if negative and _may_be_negative(value) else 1
     value = value.meta.get("val") if isinstance(value, fx.Node) else value
     if isinstance(value, torch.Tensor):
         return torch.Tensor, value.dtype, value.dim()
     if isinstance(value, (list, tuple)):
-        return list, tuple(_described(item, integer) for item in value)
+        return list, tuple(_described(item, negative) for item in value)
     if isinstance(value, torch.device):
         return torch.device, "cpu"
-    integer = integer if may_be_negative else 1
     for symbol, number in ((torch.SymBool, True), (torch.SymInt, integer), (torch.SymFloat, 1.0)):
         if isinstance(value, symbol):
             return type(number), number
