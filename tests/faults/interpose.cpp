@@ -20,17 +20,24 @@
 #include <cstring>
 #include <iterator>
 #include <new>
+#include <string_view>
 
 namespace {
 
 std::atomic<long> allocations_left{0}, calls_left{0};
 std::atomic<bool> stays{false};
 std::atomic<long> counted{0}, of_others{0};
-std::atomic<size_t> refused_size{0};
+std::atomic<bool> entry_refused{false};
 std::atomic<long> held{0};  // bytes that were allocated by new and not yet deleted
 char folder[PATH_MAX] = "";
 constexpr int kShort = -1;
 int fault = 0;  // an errno; kShort: what is read and written is cut short
+
+/// The file that holds an address.
+std::string_view file_of(const void* address) {
+  Dl_info info = {};
+  return dladdr(address, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "";
+}
 
 /// Whether a library of this project calls: by the name of the file that holds the address.
 bool is_ours(const void* address) {
@@ -39,9 +46,7 @@ bool is_ours(const void* address) {
   const auto place = reinterpret_cast<uintptr_t>(address);
   std::atomic<uintptr_t>& answer = answers[(place ^ (place >> 16)) % std::size(answers)];
   if (const uintptr_t kept = answer.load(); kept >> 1 == place) return (kept & 1) != 0;
-  Dl_info info = {};
-  const bool ours = dladdr(address, &info) != 0 && info.dli_fname != nullptr &&
-                    std::strstr(info.dli_fname, "/torch_vulkan/lib/") != nullptr;
+  const bool ours = file_of(address).find("/torch_vulkan/lib/") != std::string_view::npos;
   answer = place << 1 | uintptr_t{ours};
   return ours;
 }
@@ -90,7 +95,7 @@ void* allocate(size_t size, const void* caller, size_t alignment = 0) {
   const bool asked = allocations_left.load() != 0, ours = asked && is_ours(caller);
   if (asked && !ours) ++of_others;
   if (ours && fails(allocations_left)) {
-    refused_size = size;
+    entry_refused = size == 24 && file_of(caller).find("/_C.") != std::string_view::npos;
     const std::new_handler handler = std::get_new_handler();
     if (handler == nullptr || stays) throw std::bad_alloc();
     handler();  // gives memory back, or throws
@@ -133,8 +138,8 @@ void tv_fail_call(long n, int on, const char* dir, int error) {
 
 long tv_counted() { return counted.load(); }
 
-/// Bytes that the last allocation which failed asked for.
-long tv_refused_size() { return static_cast<long>(refused_size.load()); }
+/// Whether the last allocation that failed may have been an entry of pybind11's table of objects.
+int tv_entry_refused() { return entry_refused; }
 
 /// Bytes of C++ objects in all libraries.
 long tv_held() { return held.load(); }

@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "tests/cpp/kit/rotation.h"
 #include "tests/cpp/kit/seed.h"
 #include "workloads/conv_problem.h"
 

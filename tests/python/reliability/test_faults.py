@@ -185,7 +185,7 @@ for name, (run, share) in forms.items():
         # In bytes, at the least: what a fault leaves behind it leaves each time.
         sizes = [once(n) for _ in range(4)]
         # pybind11 loses an object that it fails to put into its table, whose nodes have 24 bytes.
-        lost = n and all_faults.tv_refused_size() == 24
+        lost = n and all_faults.tv_entry_refused()
         return 0 if lost else min(map(operator.sub, sizes[1:], sizes))
     repeated, grown = [], {}
     if name != "build":  # of each compilation Dynamo keeps something: "compile" has the others
