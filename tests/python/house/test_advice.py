@@ -5,9 +5,9 @@ import ast
 import functools
 import re
 from pathlib import Path
+from re import _parser
 
 import pytest
-from re import _parser
 
 from torch_vulkan._base import calibration_use
 from torch_vulkan._dry_run import advice
@@ -72,9 +72,9 @@ def test_the_words_of_a_rule_are_in_the_sources(pattern):
 
 def test_a_reason_of_a_small_block_names_the_setting():
     """calibration_use.warn_of_unused looks for it."""
-    use = {"in_blocks": 0, "left_out": "its block has 1 compute node, fewer than min_block_size = 2"}
+    reason = "its block has 1 compute node, fewer than min_block_size = 2"
     with pytest.warns(UserWarning, match="min_block_size=1 builds it all the same"):
-        calibration_use.warn_of_unused(use)
+        calibration_use.warn_of_unused({"in_blocks": 0, "left_out": reason})
     assert ", fewer than min_block_size = " in texts()
 
 
