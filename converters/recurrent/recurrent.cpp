@@ -334,9 +334,8 @@ Step hand_on(const NodeContext& c, Builder& b, const Kind& kind, const States& s
   const int64_t hidden = hidden_size(c), group = group_size(c.device, hidden);
   Step step = loop_step(c, b, kind, {.group = static_cast<uint32_t>(group)}, packed);
   step.iterations = iterations_around(hidden, group);
-  std::vector<Step> steps;
-  add_loop(c, kind, std::move(step), states, i, launches, steps_of(c), steps_of(c), steps);
-  return steps.front();
+  const Span none{.launch = i, .last = i + 1 == launches, .begin = steps_of(c), .end = steps_of(c)};
+  return launch_of(c, kind, std::move(step), states, none);
 }
 
 }  // namespace rnn
