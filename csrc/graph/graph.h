@@ -1,11 +1,11 @@
 #pragma once
 // The Graph, as plain data: importers make it, and a pass maps it to another one.
 //
-// Operators are functional ones of PyTorch, of libraries, of users and of this project, by their
-// full name, "aten::add.Tensor" (without the overload if it is `default`: "aten::relu").
-// PyTorch does not know two prefixes: "tv::" for operators that passes and importers make, and
-// "complex::" for ATen's operators on complex values as pairs of floats. docs/ARCHITECTURE.md has
-// them all.
+// Operators are ATen's functional ones, and those of other libraries, by their full name,
+// "aten::add.Tensor" (without the overload if it is `default`: "aten::relu"). Two prefixes are this
+// project's: "tv::" for operators that ATen does not have, which passes and importers make, and
+// "complex::" for ATen's operators on complex values as pairs of floats
+// (converters/complex/complex.h).
 
 #include <cstdint>
 #include <memory>

@@ -316,7 +316,7 @@ class Compilation {
       const ObservedValue& observed = *recording_.observed(excision.outputs[i]);
       for (size_t k = 0; k < call.outputs[i].size(); ++k) {
         const at::ScalarType dtype = observed.tensors.at(k).dtype;
-        const DType held = from_torch(dtype);
+        const DType held = torch_bindings::from_torch(dtype);
         if (truncated(held) != held) call.casts[call.outputs[i][k]] = dtype;
       }
     }

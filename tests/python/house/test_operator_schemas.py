@@ -27,7 +27,6 @@ def test_schemas_are_what_pytorch_says():
 
 
 def test_the_prefixes_of_operators_are_named():
-    """In one sentence and no other: graph.h refers to it."""
     page = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
     (entry,) = re.findall(r"^- The Graph's operators .*?(?=^- )", page, re.M | re.S)
     program = ("import torch_vulkan as tv\n"
