@@ -15,8 +15,8 @@ demo:
 build:
 	@scripts/setup.sh
 
-## The test suite, C++ and Python: on 2 cores at most 25 minutes, if ccache holds the objects and the
-## packages that scripts/setup.sh installs are there.
+## The test suite, C++ and Python. Once the libraries are built the tests take some 25 minutes on 2
+## cores that nobody else uses, and 35 where others do; each part says how long it took.
 test:
 	@scripts/setup.sh --tests
 	@scripts/test.sh
@@ -74,5 +74,5 @@ images:
 	@scripts/images.sh
 
 clean:
-	rm -rf build build-asan build-wheel dist .setup python/torch_vulkan/lib \
+	rm -rf build build-* dist .setup python/torch_vulkan/lib \
 	  integrations/onnxruntime/python/onnxruntime_ep_vulkan/*.so

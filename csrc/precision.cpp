@@ -23,6 +23,11 @@ DType low_precision(const Settings& settings) {
 
 bool permits_int8(const Settings& settings) { return enables(settings, DType::kI8); }
 
+DType truncated(DType dtype) {
+  if (dtype == DType::kI64) return DType::kI32;
+  return dtype == DType::kF64 ? DType::kF32 : dtype;
+}
+
 std::vector<DType> effective_precisions(const Settings& settings) {
   std::vector<DType> found;
   if (const DType low = low_precision(settings); low != DType::kOther) found.push_back(low);

@@ -82,7 +82,7 @@ F(4x4, 3x3) for 3x3 convolutions of stride 1 (on CPU drivers). They add up numbe
 it is below 81 (2x2) or 36,100 (4x4) times (4 + 2 √n) · 2⁻²⁴ · Σ over the n input channels of the
 patch's largest pixel times the largest weight of the window, both in size. Numbers of one size come
 nowhere near it: errors are 2 and 20 times those of direct sums
-([0012](design/0012-no-winograd.md) has measurements). An infinity or NaN may also make those
+([0012](design/0012-winograd.md) has measurements). An infinity or NaN may also make those
 outputs of its patch NaN whose windows do not have it.
 
 ## Values that are refused

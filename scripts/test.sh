@@ -11,34 +11,44 @@ slow=(-m "not slow")
 [ "${1:-}" = --all ] || export LP_NATIVE_VECTOR_WIDTH=${LP_NATIVE_VECTOR_WIDTH:-256}
 [ "${1:-}" = --all ] && slow=() && export TV_TEST_ALL=1  # tests/cpp/kit/seed.h
 
-echo "== Format and lint"
+# stage NAME: of what follows; says what the one before it took.
+stage=
+stage() {
+  [ -z "$stage" ] || echo "== $stage: $((SECONDS - began)) s"
+  stage=$1 began=$SECONDS
+  [ -z "$stage" ] || echo "== $stage"
+}
+trap 'stage ""' EXIT
+
+stage "Format and lint"
 scripts/lint.sh
 
-echo "== C++ tests, validation layer on"
+stage "C++ tests, validation layer on"
 TORCH_VULKAN_VALIDATION=1 scripts/gtest.sh build/tests/cpp/tv_tests --gtest_brief=1
 
 # A file stays in one process, which makes its engines and builds once. In their order: xdist would leave
 # those with few tests, which take long, to the end.
-echo "== Python tests"
+stage "Python tests"
 TORCH_VULKAN_CHECK_OPERATORS=1 .venv/bin/python -m pytest -n auto --maxprocesses=8 --dist loadfile \
   --no-loadscope-reorder "${slow[@]}" --durations=15 tests
 
-echo "== Accuracy where denormals are 0, as some GPUs have it"
+stage "Accuracy where denormals are 0, as some GPUs have it"
 TV_TEST_FLUSH_DENORMALS=1 .venv/bin/python -m pytest -n 2 --dist loadfile tests/accuracy tests/opinfo \
   tests/converters/test_special_values.py "${slow[@]}" -k "accuracy or denormal or special_values"
 
 if [ "${1:-}" = --all ]; then
+  stage "The sanitizers and the fuzzers"
   env -u TV_TEST_ALL scripts/sanitized.sh all 120
 
-  echo "== What grows, and processes that fork, spawn and end at any moment (make soak: for long)"
+  stage "What grows, and processes that fork, spawn and end at any moment (make soak: for long)"
   .venv/bin/python tests/soak/soak.py --share 0.02 --seconds 240
   .venv/bin/python tests/soak/threads.py --seconds 60 --processes 6
 
-  echo "== The compile service, from a model to its results"
+  stage "The compile service, from a model to its results"
   .venv/bin/python scripts/service_check.py
   .venv/bin/python benchmarks/service.py
 
-  echo "== Every sample of torch's op_db; a run that is stopped goes on from build/opinfo"
+  stage "Every sample of torch's op_db; a run that is stopped goes on from build/opinfo"
   .venv/bin/python tests/opinfo/run.py --results build/opinfo
   .venv/bin/python tests/opinfo/run.py --results build/opinfo --gradients
   for form in transposed offset expanded channels_last infinite denormal; do
@@ -46,6 +56,6 @@ if [ "${1:-}" = --all ]; then
       --dtypes float32 --most 1
   done
 
-  echo "== PyTorch's own tests of compiled backends, fetched; a run that is stopped goes on"
+  stage "PyTorch's own tests of compiled backends, fetched; a run that is stopped goes on"
   .venv/bin/python tests/torch_suites/run.py --results build/torch_suites --seconds 2400 --workers 2
 fi

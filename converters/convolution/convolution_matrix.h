@@ -8,9 +8,6 @@
 
 namespace tv {
 
-/// Elements of a row of a matrix of bytes, which are as many bytes as 16 floats of 16 bits are.
-inline constexpr int64_t kStepOfBytes = 2 * kFragment;
-
 /// One way to tile a convolution; rows are output channels, columns pixels. The fields are macros
 /// of conv_matrix.comp.
 struct ConvTile {

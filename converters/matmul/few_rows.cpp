@@ -9,17 +9,16 @@ namespace tv {
 
 std::string RowsTile::name() const {
   const std::string of_subgroup = "_w" + text(rows) + "x" + text(cols);
-  return text(rows) + "x" + text(columns()) + of_subgroup +
-         (sharers > 1 ? "x" + text(sharers) : "");
+  return text(rows) + "x" + text(columns()) + of_subgroup + (wk > 1 ? "x" + text(wk) : "");
 }
 
 std::vector<RowsTile> rows_tiles(const DeviceProfile& device, const FewRows& p) {
   // To load and unpack an element takes as long as to multiply it by so many rows.
-  constexpr int64_t kUnpack = 4, kSubgroupsOnUnit = 24, kWide = 4, kMostWide = 2;
+  constexpr int64_t kUnpack = 4, kSubgroupsPerComputeUnit = 24, kWide = 4, kMostWide = 2;
   std::vector<int64_t> heights = p.heights;
   std::ranges::stable_sort(heights, {}, [&](int64_t r) { return div_up(p.m, r) * (kUnpack + r); });
-  const auto sharers = [&](int64_t rows, int64_t cols) {
-    const int64_t wanted = compute_units(device) * kSubgroupsOnUnit;
+  const auto wk = [&](int64_t rows, int64_t cols) {
+    const int64_t wanted = compute_units(device) * kSubgroupsPerComputeUnit;
     const int64_t subgroups = div_up(p.n, cols) * div_up(p.m, rows);
     int64_t count = 1;
     while (count < RowsTile::kSubgroups && count * 2 <= p.steps && subgroups * count < wanted) {
@@ -29,9 +28,9 @@ std::vector<RowsTile> rows_tiles(const DeviceProfile& device, const FewRows& p) 
   };
   std::vector<RowsTile> tiles;
   for (const int64_t rows : heights) {
-    const int64_t cols = rows <= kMostWide ? kWide : kWide / 2, own = sharers(rows, cols);
+    const int64_t cols = rows <= kMostWide ? kWide : kWide / 2, own = wk(rows, cols);
     tiles.push_back({rows, cols, own});
-    tiles.push_back({rows, cols / 2, sharers(rows, cols / 2)});
+    tiles.push_back({rows, cols / 2, wk(rows, cols / 2)});
     if (own < RowsTile::kSubgroups && own < p.steps) tiles.push_back({rows, cols, own * 2});
   }
   return tiles;
@@ -42,8 +41,9 @@ std::string rows_refusal(const DeviceProfile& device, const RowsTile& tile, int6
   if (!device.subgroup_size_control || device.subgroup_size < 8) {
     return "the device does not promise the size of subgroups";
   }
-  if (m > 4 * tile.rows) return "many rows";
-  if (tile.rows >= 2 * m && tile.rows > 1) return "few rows";
+  if (m > 4 * tile.rows) return "the product has many more rows than the tile";
+  if (tile.rows >= 2 * m && tile.rows > 1)
+    return "the product has half the rows of the tile or fewer";
   return "";
 }
 
@@ -74,7 +74,7 @@ Step rows_step(const std::string& kernel, const DeviceProfile& device, const Row
   return {.kernel = kernel,
           .defines = {{"ROWS", text(tile.rows)},
                       {"COLS", text(tile.cols)},
-                      {"WK", text(tile.sharers)},
+                      {"WK", text(tile.wk)},
                       {"SUBGROUPS", text(RowsTile::kSubgroups)},
                       {"LANES_K", text(lanes)}},
           .grid = {{ceil_div(n, tile.columns()), ceil_div(m, tile.rows), 1}},

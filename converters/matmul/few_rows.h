@@ -9,13 +9,13 @@
 
 namespace tv {
 
-/// A subgroup has rows x cols results, and shares their steps of k with `sharers` of its workgroup,
+/// A subgroup has rows x cols results, and shares their steps of k with `wk` of its workgroup,
 /// itself included.
 struct RowsTile {
   static constexpr int64_t kSubgroups = 4;  ///< of a workgroup
-  int64_t rows, cols, sharers;
-  int64_t columns() const { return cols * kSubgroups / sharers; }  ///< of a workgroup
-  std::string name() const;                                        ///< "4x8_w4x4x2"
+  int64_t rows, cols, wk;
+  int64_t columns() const { return cols * kSubgroups / wk; }  ///< of a workgroup
+  std::string name() const;                                   ///< "4x8_w4x4x2"
 };
 
 /// A product as tiles are chosen for it: typical sizes, and steps of k of a subgroup alone.

@@ -94,22 +94,22 @@ void add_problem(const NodeContext& c, const RowsProduct& p, Step& step) {
                                          fixed("k_count", p.weight.k)});
 }
 
-/// How a workgroup shares a product: rows of a at once, rows of weights of a subgroup, subgroups,
-/// and whether rows of a are kept in shared memory, their norm computed once. `sharers` subgroups
-/// have the same outputs and share the steps of k. on_unit: workgroups that a compute unit is
-/// given, each for tile after tile; 0: a workgroup for each tile.
+/// How a workgroup computes its part of a product.
 struct FusedRows {
-  int64_t rows, columns, subgroups;
-  bool kept;
-  int64_t sharers = 1, on_unit = 0;
+  int64_t rows;       ///< of a, at once
+  int64_t columns;    ///< rows of the weight that a subgroup reads
+  int64_t subgroups;  ///< of the workgroup
+  bool kept;          ///< rows of a are kept in shared memory, and their norm is computed once
+  int64_t wk = 1;     ///< subgroups that have the same outputs and share the steps of k
+  int64_t per_compute_unit = 0;  ///< workgroups, of many tiles each; 0: a workgroup for each tile
   int64_t outputs(const RowsProduct& p) const {
-    return (p.gated ? columns / 2 : columns) * (subgroups / sharers);
+    return (p.gated ? columns / 2 : columns) * (subgroups / wk);
   }
   std::string name() const {
     if (!kept) return "matmul_rows_" + text(rows);
     const std::string tile = text(rows) + "x" + text(columns);
-    return "matmul_rows_" + tile + (sharers > 1 ? "_w" + tile + "x" + text(sharers) : "") +
-           "_kept" + text(subgroups) + (on_unit > 0 ? "_unit" + text(on_unit) : "");
+    return "matmul_rows_" + tile + (wk > 1 ? "_w" + tile + "x" + text(wk) : "") + "_kept" +
+           text(subgroups) + (per_compute_unit > 0 ? "_unit" + text(per_compute_unit) : "");
   }
 };
 
@@ -135,12 +135,13 @@ Tactic fused_tactic(const NodeContext& c, const RowsProduct& p, const FusedRows&
   const int64_t kept = tile.kept ? element * tile.rows * (div_up(p.weight.k, round) * round) : 0;
   const int64_t shared = kept + 4 * tile.rows * tile.subgroups * (2 * tile.columns + 1);
   const int64_t tiles = div_up(p.weight.n, tile.outputs(p));
-  const int64_t most = tile.on_unit > 0 ? tile.on_unit * compute_units(c.device) : tiles;
+  const int64_t most =
+      tile.per_compute_unit > 0 ? tile.per_compute_unit * compute_units(c.device) : tiles;
   if (threads > c.device.max_workgroup_invocations) {
     tactic.refusal = "workgroups of " + text(threads) + " invocations are not possible";
   } else if (shared > c.device.max_shared_bytes) {
     tactic.refusal = "it needs " + text(shared) + " bytes of shared memory";
-  } else if (tile.on_unit > 0 && tiles <= most) {
+  } else if (tile.per_compute_unit > 0 && tiles <= most) {
     tactic.refusal = "there are few tiles";
   }
   if (!tactic.refusal.empty()) return tactic;
@@ -162,7 +163,7 @@ Tactic fused_tactic(const NodeContext& c, const RowsProduct& p, const FusedRows&
                                            {"K_COUNT", text(p.weight.k) + "u"},
                                            {"ROWS", text(tile.rows)},
                                            {"COLS", text(tile.columns)},
-                                           {"WK", text(tile.sharers)},
+                                           {"WK", text(tile.wk)},
                                            {"SUBGROUPS", text(tile.subgroups)},
                                            {"LANES_K", text(lanes)}});
   const int64_t rounds = div_up(p.weight.k, kSteps * lanes) + tile.rows + 1;
@@ -174,7 +175,7 @@ Tactic fused_tactic(const NodeContext& c, const RowsProduct& p, const FusedRows&
 /// Whether workgroups that take several tiles each come out nearly even.
 bool evenly_shared(const NodeContext& c, const RowsProduct& p, const FusedRows& tile) {
   const int64_t tiles = div_up(p.weight.n, tile.outputs(p));
-  const int64_t groups = tile.on_unit * compute_units(c.device);
+  const int64_t groups = tile.per_compute_unit * compute_units(c.device);
   return tiles > groups && 20 * tiles >= 17 * div_up(tiles, groups) * groups;
 }
 
@@ -186,7 +187,7 @@ std::vector<FusedRows> fused_tiles(const NodeContext& c, const RowsProduct& p) {
   std::vector<int64_t> heights = {4, 2, 1};
   std::ranges::stable_sort(heights, {}, [&](int64_t r) { return div_up(m, r) * (4 + r); });
   const auto rank = [&](const FusedRows& tile) {
-    if (tile.on_unit > 0)
+    if (tile.per_compute_unit > 0)
       return evenly_shared(c, p, tile) ? int64_t{-1} : std::numeric_limits<int64_t>::max();
     const int64_t size = tile.columns * tile.subgroups;
     return 4 * units * size <= columns ? 0 : size;
@@ -289,7 +290,7 @@ const RegisterConverter matmul_rows{{.op = "tv::matmul_rows",
 }  // namespace
 
 std::vector<Tactic> one_row_tactics(const NodeContext& c, const Product& product) {
-  constexpr int64_t kSubgroups = 8, kOnUnit = 12;
+  constexpr int64_t kSubgroups = 8, kSubgroupsPerComputeUnit = 12;
   const ValueId a = c.node.input("a");
   const auto n = product.n.constant(), k = product.k.constant();
   if (c.device.is_cpu() || c.node.prologue || !is_float(c.dtype("a")) || !n || !k) return {};
@@ -305,14 +306,14 @@ std::vector<Tactic> one_row_tactics(const NodeContext& c, const Product& product
   p.weight.a_m = *k;
   p.weight.a_k = 1;
   const int64_t rounds = div_up(*k, kSteps * std::max(c.device.subgroup_size, 1U));
-  const int64_t wanted = compute_units(c.device) * kOnUnit;  // subgroups
+  const int64_t wanted = compute_units(c.device) * kSubgroupsPerComputeUnit;  // subgroups
   std::vector<Tactic> tactics;
   for (const int64_t columns : {2, 1, 4}) {
-    int64_t sharers = 1;
-    while (sharers < std::min(kSubgroups, rounds) && div_up(*n, columns) * sharers < wanted) {
-      sharers *= 2;
+    int64_t wk = 1;
+    while (wk < std::min(kSubgroups, rounds) && div_up(*n, columns) * wk < wanted) {
+      wk *= 2;
     }
-    tactics.push_back(fused_tactic(c, p, {1, columns, kSubgroups, true, sharers}));
+    tactics.push_back(fused_tactic(c, p, {1, columns, kSubgroups, true, wk}));
   }
   return tactics;
 }

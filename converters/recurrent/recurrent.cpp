@@ -130,17 +130,24 @@ Step loop_step(const NodeContext& c, Builder& b, const Kind& kind, const Loop& l
   return step;
 }
 
-/// A launch of recurrent.comp: the i-th of `launches`, from step `begin` to `end`.
-void add_loop(const NodeContext& c, const Kind& kind, Step step, const States& states, int64_t i,
-              int64_t launches, const Expr& begin, const Expr& end, std::vector<Step>& steps) {
-  const bool last = i + 1 == launches;
+/// The steps of one launch, from `begin` to before `end`.
+struct Span {
+  int64_t launch;  ///< its number
+  bool last;       ///< of all launches
+  Expr begin, end;
+};
+
+/// The launch of recurrent.comp for these steps; `step`: what all launches have.
+Step launch_of(const NodeContext& c, const Kind& kind, Step step, const States& states,
+               const Span& span) {
   const auto state = [&](const char* from, const char* to, const std::vector<ValueId>& turns,
                          size_t output, const char* define) {
-    step.operands.push_back(src(from, state_before(c, from, turns, i)));
-    const bool stored = !last || wanted(c, output);
+    step.operands.push_back(src(from, state_before(c, from, turns, span.launch)));
+    const bool stored = !span.last || wanted(c, output);
     step.defines.emplace_back(define, flag(stored));
     if (!stored) return;
-    step.operands.push_back(dst(to, last ? c.node.outputs[output] : state_after(turns, i)));
+    const ValueId after = span.last ? c.node.outputs[output] : state_after(turns, span.launch);
+    step.operands.push_back(dst(to, after));
   };
   state("hidden", "last", states.hidden, 1, "HAS_LAST");
   if (is_lstm(kind)) {
@@ -148,9 +155,9 @@ void add_loop(const NodeContext& c, const Kind& kind, Step step, const States& s
   } else {
     step.defines.emplace_back("HAS_LAST_CELL", "0");
   }
-  step.params.push_back(param("begin", begin));
-  step.params.push_back(param("end", end));
-  steps.push_back(std::move(step));
+  step.params.push_back(param("begin", span.begin));
+  step.params.push_back(param("end", span.end));
+  return step;
 }
 
 /// All launches of recurrent.comp.
@@ -164,13 +171,15 @@ void add_loops(const NodeContext& c, Builder& b, const Kind& kind, const Loop& l
   const Expr& all = c.shape("gates")[0];
   for (int64_t i = 0; i < loop.count; ++i) {
     const bool last = i + 1 == loop.count;
-    const Expr begin = min(all, Expr(i * loop.each));
-    const Expr end = last ? all : min(all, Expr((i + 1) * loop.each));
+    const Span span{.launch = i,
+                    .last = last,
+                    .begin = min(all, Expr(i * loop.each)),
+                    .end = last ? all : min(all, Expr((i + 1) * loop.each))};
     Step step = base;
     const Expr most = last ? max(Expr(0), all - i * loop.each) : Expr(loop.each);
     step.iterations =
         most * iterations_of_step(kind, hidden, loop.group) + iterations_around(hidden, loop.group);
-    add_loop(c, kind, std::move(step), states, i, loop.count, begin, end, steps);
+    steps.push_back(launch_of(c, kind, std::move(step), states, span));
   }
 }
 
@@ -325,9 +334,8 @@ Step hand_on(const NodeContext& c, Builder& b, const Kind& kind, const States& s
   const int64_t hidden = hidden_size(c), group = group_size(c.device, hidden);
   Step step = loop_step(c, b, kind, {.group = static_cast<uint32_t>(group)}, packed);
   step.iterations = iterations_around(hidden, group);
-  std::vector<Step> steps;
-  add_loop(c, kind, std::move(step), states, i, launches, steps_of(c), steps_of(c), steps);
-  return steps.front();
+  const Span none{.launch = i, .last = i + 1 == launches, .begin = steps_of(c), .end = steps_of(c)};
+  return launch_of(c, kind, std::move(step), states, none);
 }
 
 }  // namespace rnn

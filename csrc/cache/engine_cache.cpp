@@ -9,6 +9,7 @@
 
 #include "csrc/cache/engine_key.h"
 #include "csrc/cache/names.h"
+#include "csrc/precision.h"
 #include "csrc/user_code.h"
 #include "runtime/base/env.h"
 #include "runtime/base/error.h"
@@ -97,11 +98,12 @@ std::string why_bypassed(const Settings& settings, const CacheSettings& cache) {
 }
 
 bool same_tensors(const Graph& graph, const std::vector<ValueId>& values,
-                  const std::vector<Binding>& bindings) {
+                  const std::vector<Binding>& bindings, bool truncates) {
   if (values.size() != bindings.size()) return false;
   for (size_t i = 0; i < values.size(); ++i) {
     const Value& value = graph.value(values[i]);
-    if (value.dtype != bindings[i].dtype || value.shape != bindings[i].shape) return false;
+    const DType held = truncates ? truncated(value.dtype) : value.dtype;
+    if (held != bindings[i].dtype || value.shape != bindings[i].shape) return false;
   }
   return true;
 }
@@ -112,9 +114,9 @@ bool fits(const EngineSpec& spec, const Graph& graph, const Settings& settings,
   const auto outputs = std::ranges::count(graph.outputs, kNoValue, &GraphOutput::over);
   if (static_cast<int64_t>(spec.outputs.size()) != outputs || spec.runs_on != device.runs_on())
     return false;
-  if (settings.truncate_long_and_double) return true;  // the engine's dtypes are others
-  return same_tensors(graph, graph.inputs, spec.inputs) &&
-         same_tensors(graph, graph.weights, spec.weights);
+  const bool truncates = settings.truncate_long_and_double;
+  return same_tensors(graph, graph.inputs, spec.inputs, truncates) &&
+         same_tensors(graph, graph.weights, spec.weights, truncates);
 }
 
 class CachedBuild {

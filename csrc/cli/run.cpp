@@ -85,8 +85,8 @@ void profile_layers(const RunInputs& inputs, const Options& options) {
   const Bound& bound = inputs.bound;
   const std::vector<Tensor> outputs = make_outputs(bound);
   const std::vector<DispatchTime> times =
-      bound.engine->profile(*bound.weights, bound.symbols, host_tensors(inputs.tensors),
-                            host_tensors(outputs), kProfileRuns);
+      bound.engine->time_dispatches(*bound.weights, bound.symbols, host_tensors(inputs.tensors),
+                                    host_tensors(outputs), kProfileRuns);
   const std::vector<LayerTime> layers = layer_times(bound.engine->spec(), times);
   if (options.dump_profile) {
     say(format("=== Profile (%d iterations) ===", kProfileRuns));

@@ -36,20 +36,20 @@ std::string component(DType dtype) {
 
 }  // namespace
 
-std::string matrix_refusal(const CooperativeMatrix& units, const DeviceProfile& device) {
-  const std::string input = component(units.input), sum = component(units.sum);
-  if (!device.multiplies(units.m, units.n, units.k, input, sum)) {
-    return "the device multiplies no " + std::to_string(units.m) + "x" + std::to_string(units.n) +
-           "x" + std::to_string(units.k) + " matrices of " + input + " with sums in " + sum;
+std::string matrix_refusal(const CooperativeMatrix& matrix, const DeviceProfile& device) {
+  const std::string input = component(matrix.input), sum = component(matrix.sum);
+  if (!device.multiplies(matrix.m, matrix.n, matrix.k, input, sum)) {
+    return "the device multiplies no " + std::to_string(matrix.m) + "x" + std::to_string(matrix.n) +
+           "x" + std::to_string(matrix.k) + " matrices of " + input + " with sums in " + sum;
   }
-  if (units.denormals && !device.float16_controls) {
+  if (matrix.denormals && !device.float16_controls) {
     return "the device does not promise to keep float16's denormals";
   }
-  if (units.nv2 && !device.coop_matrix2) return "the device lacks VK_NV_cooperative_matrix2";
+  if (matrix.nv2 && !device.coop_matrix2) return "the device lacks VK_NV_cooperative_matrix2";
   if (glslang_major() < kFirstGlslang) {
     return "glslang " + std::to_string(glslang_major()) + " has no GL_KHR_cooperative_matrix";
   }
-  if (units.nv2 && glslang_major() < kFirstGlslangNv2) {
+  if (matrix.nv2 && glslang_major() < kFirstGlslangNv2) {
     return "glslang " + std::to_string(glslang_major()) + " has no GL_NV_cooperative_matrix2";
   }
   return "";
@@ -62,14 +62,14 @@ uint32_t steps_of_bytes(const DeviceProfile& device) {
   return 0;
 }
 
-std::string matrix_preamble(const CooperativeMatrix& units, const DeviceProfile& device) {
+std::string matrix_preamble(const CooperativeMatrix& matrix, const DeviceProfile& device) {
   std::string text =
       "#pragma use_vulkan_memory_model\n"
       "#extension GL_KHR_cooperative_matrix : require\n"
       "#extension GL_KHR_memory_scope_semantics : require\n"
       "#extension GL_EXT_buffer_reference2 : require\n";
-  if (units.nv2) text += "#extension GL_NV_cooperative_matrix2 : require\n";
-  if (units.input == DType::kBF16) {
+  if (matrix.nv2) text += "#extension GL_NV_cooperative_matrix2 : require\n";
+  if (matrix.input == DType::kBF16) {
     text += std::string(kBfloat16Pragma) + "\n";
   } else if (device.float16_controls) {
     text += kFloat16Controls;

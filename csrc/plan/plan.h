@@ -39,7 +39,7 @@ struct Plan {
 Plan plan(Graph graph, const Settings& settings, const DeviceProfile& device,
           Rest rest = Rest::kCaller);
 
-/// Whether engines take all of the model that does work, or, where nobody runs the rest, all of it.
+/// Whether engines take every node that does work or, where nobody runs the rest, every node.
 bool is_whole(const Plan& plan);
 
 /// The parts as if every node whose operator is in `operators` were supported, whatever its

@@ -22,7 +22,7 @@ struct LayerTime {
   int64_t bytes = 0;  ///< of the operands
 };
 
-/// The layers of one call in the order of the specification; `times` as Engine::profile gave them.
+/// The layers of one call in the order of the specification; `times`: of Engine::time_dispatches.
 std::vector<LayerTime> layer_times(const EngineSpec& spec, std::span<const DispatchTime> times,
                                    int64_t call = 0);
 

@@ -100,7 +100,8 @@ void FusedNode::run_engine(const Bound& bound, const std::vector<HostTensor>& re
   if (layers_->is_on()) {
     const auto started = LayerLog::Clock::now();
     try {
-      const auto times = engine.profile(*built_.weights, bound.symbols, reads, writes, /*runs=*/1);
+      const auto times =
+          engine.time_dispatches(*built_.weights, bound.symbols, reads, writes, /*runs=*/1);
       layers_->add(engine.spec(), started, times);
       return;
     } catch (const Error& error) {

@@ -24,9 +24,6 @@ inline constexpr int kCuMemoryOpaqueFd = 1;          ///< CU_EXTERNAL_MEMORY_HAN
 inline constexpr int kCuSemaphoreTimelineFd = 9;     ///< …_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD
 inline constexpr unsigned kCuStreamNonBlocking = 1;  ///< CU_STREAM_NON_BLOCKING
 inline constexpr unsigned kCuStreamWaitGeq = 0;      ///< CU_STREAM_WAIT_VALUE_GEQ
-inline constexpr int kCuPointerMemoryType = 2;       ///< CU_POINTER_ATTRIBUTE_MEMORY_TYPE
-inline constexpr int kCuPointerBufferId = 7;         ///< CU_POINTER_ATTRIBUTE_BUFFER_ID
-inline constexpr int kCuPointerDeviceOrdinal = 9;    ///< CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 
 // Layouts of cuda.h, whose reserved words keep them as they are.
 

@@ -94,7 +94,6 @@ class CudaOrder {
   SharedSemaphore left_;  ///< reaches n at the end of submission n (mode kSemaphores)
   mutable std::mutex mutex_;
   uint32_t number_ = 0;  ///< of the last submission here
-  uint64_t left_number_ = 0;
   std::map<CuStream, StreamState> streams_;
   Counts counts_;
   std::vector<std::string> report_;

@@ -80,7 +80,9 @@ bool has_arena(const EngineSpec& spec) {
 
 }  // namespace
 
-Lane lane_of(const ContextKey& key) { return key.on_cuda ? Lane{true, key.stream} : thread_lane(); }
+CallStream stream_of(const ContextKey& key) {
+  return key.on_cuda ? CallStream{true, key.stream} : thread_stream();
+}
 
 /// Gives what a run has borrowed back, however it ends.
 struct Context::Borrowed {
@@ -210,10 +212,10 @@ void Context::take_check_report() {
   }
 }
 
-std::vector<DispatchTime> Context::profile(const WeightSet& weights,
-                                           std::span<const int64_t> symbols,
-                                           const HostTensors& inputs, const HostTensors& outputs,
-                                           int runs) {
+std::vector<DispatchTime> Context::time_dispatches(const WeightSet& weights,
+                                                   std::span<const int64_t> symbols,
+                                                   const HostTensors& inputs,
+                                                   const HostTensors& outputs, int runs) {
   const EngineSpec& spec = parts_.spec;
   ShapePlan plan = plan_shape(parts_, symbols);
   check_tensors(spec, spec.inputs, "input", inputs, plan.input_bytes);
@@ -291,7 +293,7 @@ std::vector<uint32_t> Context::record_timed(VkCommandBuffer commands, const Enco
   return ends;
 }
 
-void Context::borrow_slots(const WeightSet& weights) { stream_.borrow(weights, lane_of(key_)); }
+void Context::borrow_slots(const WeightSet& weights) { stream_.borrow(weights, stream_of(key_)); }
 
 std::vector<SubmitBatch> Context::batches(const Recording& recording, uint64_t after) {
   std::vector<VkCommandBuffer> launches = {recording.commands};
@@ -302,12 +304,12 @@ std::vector<SubmitBatch> Context::batches(const Recording& recording, uint64_t a
 
 void Context::bind(const HostTensors& inputs, const HostTensors& outputs, const ShapePlan& plan) {
   borrow_arena(plan.arena_bytes);
-  host_.borrow(plan, lane_of(key_));
+  host_.borrow(plan, stream_of(key_));
   host_.bind(inputs, outputs, plan, arena_.memory().address(), bound_);
 }
 
 void Context::borrow_arena(int64_t bytes) {
-  if (bytes > 0 || has_arena(parts_.spec)) arena_.borrow(bytes, lane_of(key_));
+  if (bytes > 0 || has_arena(parts_.spec)) arena_.borrow(bytes, stream_of(key_));
 }
 
 std::array<uint64_t, 4> Context::memory() const {

@@ -24,7 +24,7 @@ struct ContextKey {
   bool operator==(const ContextKey&) const = default;
 };
 
-Lane lane_of(const ContextKey& key);
+CallStream stream_of(const ContextKey& key);
 
 class Context {
  public:
@@ -50,10 +50,11 @@ class Context {
                   std::span<const CudaTensor> inputs, std::span<const CudaTensor> outputs,
                   CudaLink& link, uint32_t times = 1);
 
-  /// Runs as `run` does, each dispatch alone; see Engine::profile.
-  std::vector<DispatchTime> profile(const WeightSet& weights, std::span<const int64_t> symbols,
-                                    const HostTensors& inputs, const HostTensors& outputs,
-                                    int runs);
+  /// Runs as `run` does, each dispatch alone; see Engine::time_dispatches.
+  std::vector<DispatchTime> time_dispatches(const WeightSet& weights,
+                                            std::span<const int64_t> symbols,
+                                            const HostTensors& inputs, const HostTensors& outputs,
+                                            int runs);
 
   /// Of the last `run` of a timed context.
   const CallTimes& times() const { return clock_.times(); }

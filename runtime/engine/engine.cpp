@@ -187,13 +187,14 @@ void EngineImpl::run(const WeightSet& weights, std::span<const int64_t> symbols,
   give_back(std::move(context));
 }
 
-std::vector<DispatchTime> EngineImpl::profile(const WeightSet& weights,
-                                              std::span<const int64_t> symbols,
-                                              std::span<const HostTensor> inputs,
-                                              std::span<const HostTensor> outputs, int runs) {
+std::vector<DispatchTime> EngineImpl::time_dispatches(const WeightSet& weights,
+                                                      std::span<const int64_t> symbols,
+                                                      std::span<const HostTensor> inputs,
+                                                      std::span<const HostTensor> outputs,
+                                                      int runs) {
   require_vulkan_usable();
   check_owner(weights);
-  return Context(parts_).profile(weights, symbols, inputs, outputs, runs);
+  return Context(parts_).time_dispatches(weights, symbols, inputs, outputs, runs);
 }
 
 int EngineImpl::cuda_device() {
@@ -245,7 +246,7 @@ std::unique_ptr<Context> EngineImpl::take_context(ContextKey key) {
     return context;
   };
   // One that has recorded with the arena that this call will be given, if there is one.
-  const uint64_t arena = parts_.device->arenas().last_of(lane_of(key));
+  const uint64_t arena = parts_.device->arenas().last_of(stream_of(key));
   {
     const std::lock_guard lock(mutex_);
     auto found = std::find_if(idle_.rbegin(), idle_.rend(), [&](const auto& context) {

@@ -137,10 +137,11 @@ class Engine {
   /// Times each of EngineSpec::dispatches by the device's clock, alone between barriers, in `runs`
   /// runs. Inputs that are `written` are written `runs` times. Throws as `run`, and
   /// Error(kUnsupported) if the device has no timestamps.
-  virtual std::vector<DispatchTime> profile(const WeightSet& weights,
-                                            std::span<const int64_t> symbols,
-                                            std::span<const HostTensor> inputs,
-                                            std::span<const HostTensor> outputs, int runs) = 0;
+  virtual std::vector<DispatchTime> time_dispatches(const WeightSet& weights,
+                                                    std::span<const int64_t> symbols,
+                                                    std::span<const HostTensor> inputs,
+                                                    std::span<const HostTensor> outputs,
+                                                    int runs) = 0;
 
   /// Counts since the engine was created.
   virtual EngineStats stats() const = 0;

@@ -30,9 +30,10 @@ class EngineImpl final : public Engine {
   void run(const WeightSet& weights, std::span<const int64_t> symbols,
            std::span<const HostTensor> inputs, std::span<const HostTensor> outputs,
            uint32_t times = 1) override;
-  std::vector<DispatchTime> profile(const WeightSet& weights, std::span<const int64_t> symbols,
-                                    std::span<const HostTensor> inputs,
-                                    std::span<const HostTensor> outputs, int runs) override;
+  std::vector<DispatchTime> time_dispatches(const WeightSet& weights,
+                                            std::span<const int64_t> symbols,
+                                            std::span<const HostTensor> inputs,
+                                            std::span<const HostTensor> outputs, int runs) override;
   int cuda_device() override;
   int run_on_cuda(std::shared_ptr<const WeightSet> weights, std::span<const int64_t> symbols,
                   std::span<const CudaTensor> inputs, std::span<const CudaTensor> outputs,

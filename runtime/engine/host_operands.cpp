@@ -41,14 +41,14 @@ HostOperands::HostOperands(const EngineParts& parts)
       readback_(device_.readbacks()),
       bounces_(parts.spec.inputs.size() + parts.spec.outputs.size()) {}
 
-void HostOperands::borrow(const ShapePlan& plan, const Lane& lane) {
+void HostOperands::borrow(const ShapePlan& plan, const CallStream& stream) {
   if (device_.host_pointers()) return;
   const size_t inputs = plan.input_bytes.size();
   const int64_t first_output =
       inputs < plan.copy_offsets.size() ? plan.copy_offsets[inputs] : plan.arena_bytes;
   const int64_t in_bytes = first_output - plan.activation_bytes;
-  if (in_bytes > 0) upload_.borrow(in_bytes, lane);
-  if (plan.readback_bytes > 0) readback_.borrow(plan.readback_bytes, lane);
+  if (in_bytes > 0) upload_.borrow(in_bytes, stream);
+  if (plan.readback_bytes > 0) readback_.borrow(plan.readback_bytes, stream);
 }
 
 void HostOperands::give_back() noexcept {

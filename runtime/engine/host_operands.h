@@ -18,7 +18,7 @@ class HostOperands {
   explicit HostOperands(const EngineParts& parts);
 
   /// Borrows memory for staging, where there is any, until `give_back`.
-  void borrow(const ShapePlan& plan, const Lane& lane);
+  void borrow(const ShapePlan& plan, const CallStream& stream);
   void give_back() noexcept;
   /// Whether the last call that was bound writes over an input where the caller keeps it.
   bool writes_in_place() const;

@@ -7,8 +7,8 @@ namespace tv {
 WeightStream::WeightStream(Device& device, bool own)
     : device_(device), slots_(device.slots(), own) {}
 
-void WeightStream::borrow(const WeightSet& weights, const Lane& lane) {
-  if (weights.stream()) slots_.borrow(weights.stream()->slot_bytes, lane);
+void WeightStream::borrow(const WeightSet& weights, const CallStream& stream) {
+  if (weights.stream()) slots_.borrow(weights.stream()->slot_bytes, stream);
 }
 
 void WeightStream::plan(StreamRecording& recording, const WeightSet& weights,

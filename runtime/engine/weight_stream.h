@@ -38,7 +38,7 @@ class WeightStream {
   WeightStream(Device& device, bool own);
 
   /// Borrows slots for what `weights` stream, until `give_back`.
-  void borrow(const WeightSet& weights, const Lane& lane);
+  void borrow(const WeightSet& weights, const CallStream& stream);
   void give_back() noexcept { slots_.give_back(); }
   uint64_t id() const { return slots_.id(); }  ///< of the slots, as ScratchUser::id
 

@@ -12,7 +12,7 @@ namespace {
 
 std::atomic<uint64_t> next_id{1};
 
-/// Whether a user may occupy a piece which another lane may want for what it was made for.
+/// Whether a user may occupy a piece which another stream may want for what it was made for.
 bool fits_well(int64_t size, int64_t bytes) {
   constexpr int64_t kSlackBytes = 1 << 20;
   return size / 4 <= bytes + kSlackBytes / 4;
@@ -20,16 +20,17 @@ bool fits_well(int64_t size, int64_t bytes) {
 
 }  // namespace
 
-Lane thread_lane() {
+CallStream thread_stream() {
   static thread_local const char here = 0;
   return {false, &here};
 }
 
-uint64_t ScratchPool::last_of(const Lane& lane) const {
+uint64_t ScratchPool::last_of(const CallStream& stream) const {
   const std::lock_guard lock(mutex_);
   const Piece* last = nullptr;
   for (const auto& piece : pieces_) {
-    if (piece->lane == lane && (!last || piece->last_used > last->last_used)) last = piece.get();
+    if (piece->stream == stream && (!last || piece->last_used > last->last_used))
+      last = piece.get();
   }
   return last ? last->id : 0;
 }
@@ -58,70 +59,71 @@ void ScratchPool::remove(ScratchUser& user) noexcept {
   free_surplus(0);
 }
 
-ScratchPool::Piece& ScratchPool::lend(int64_t bytes, const Lane& lane, ScratchUser& user) {
+ScratchPool::Piece& ScratchPool::lend(int64_t bytes, const CallStream& stream, ScratchUser& user) {
   for (bool replaced = false;; replaced = true) {
     std::unique_ptr<Piece> smaller;  // goes first, so that both never live at once
     {
       const std::lock_guard lock(mutex_);
       user.need_ = std::max(user.need_, bytes);
-      if (Piece* piece = find(bytes, lane, user)) {
+      if (Piece* piece = find(bytes, stream, user)) {
         piece->lent = true;
-        piece->lane = lane;
+        piece->stream = stream;
         piece->last_used = ++clock_;
         return *piece;
       }
-      const auto found = find_smaller(bytes, lane, user, replaced);
+      const auto found = find_smaller(bytes, stream, user, replaced);
       if (found == pieces_.end()) break;
       smaller = take_out(found);
     }
     end(std::move(smaller));
   }
-  return make(bytes, lane, user);
+  return make(bytes, stream, user);
 }
 
-bool ScratchPool::is_free(Piece& piece, const Lane& lane, const ScratchUser& user) {
+bool ScratchPool::is_free(Piece& piece, const CallStream& stream, const ScratchUser& user) {
   if (piece.lent || piece.own != (user.own_ ? &user : nullptr)) return false;
-  if (piece.submission == 0 || (lane.on_cuda && piece.lane == lane)) return true;
+  if (piece.submission == 0 || (stream.on_cuda && piece.stream == stream)) return true;
   if (!device_.finished(piece.submission)) return false;
   piece.submission = 0;
   return true;
 }
 
-ScratchPool::Piece* ScratchPool::find(int64_t bytes, const Lane& lane, const ScratchUser& user) {
+ScratchPool::Piece* ScratchPool::find(int64_t bytes, const CallStream& stream,
+                                      const ScratchUser& user) {
   const auto rank = [&](const Piece& piece) {
-    const bool of_lane = piece.lane == lane;
-    return std::tuple(piece.id == user.last_id_, of_lane ? piece.last_used : 0,
+    const bool of_stream = piece.stream == stream;
+    return std::tuple(piece.id == user.last_id_, of_stream ? piece.last_used : 0,
                       -piece.memory.size_bytes());
   };
   Piece* best = nullptr;
   for (const auto& piece : pieces_) {
     const int64_t size = piece->memory.size_bytes();
     if (size < bytes || (best && rank(*piece) < rank(*best))) continue;
-    if (piece->lane != lane && !fits_well(size, bytes)) continue;
-    if (is_free(*piece, lane, user)) best = piece.get();
+    if (piece->stream != stream && !fits_well(size, bytes)) continue;
+    if (is_free(*piece, stream, user)) best = piece.get();
   }
   return best;
 }
 
-ScratchPool::Pieces::iterator ScratchPool::find_smaller(int64_t bytes, const Lane& lane,
-                                                        const ScratchUser& user, bool only_lane) {
+ScratchPool::Pieces::iterator ScratchPool::find_smaller(int64_t bytes, const CallStream& stream,
+                                                        const ScratchUser& user, bool only_stream) {
   auto found = pieces_.end();
   for (auto at = pieces_.begin(); at != pieces_.end(); ++at) {
     Piece& piece = **at;
-    if (piece.memory.size_bytes() >= bytes || !is_free(piece, lane, user)) continue;
-    if (piece.lane == lane) return at;
-    if (only_lane) continue;
+    if (piece.memory.size_bytes() >= bytes || !is_free(piece, stream, user)) continue;
+    if (piece.stream == stream) return at;
+    if (only_stream) continue;
     if (found == pieces_.end() || piece.last_used < (*found)->last_used) found = at;
   }
   return found;
 }
 
-ScratchPool::Piece& ScratchPool::make(int64_t bytes, const Lane& lane, ScratchUser& user) {
+ScratchPool::Piece& ScratchPool::make(int64_t bytes, const CallStream& stream, ScratchUser& user) {
   if (!user.own_) free_surplus(bytes);
   auto fresh = std::make_unique<Piece>();
   fresh->memory = Allocation(device_, bytes, use_);
   fresh->id = next_id++;
-  fresh->lane = lane;
+  fresh->stream = stream;
   fresh->own = user.own_ ? &user : nullptr;
   fresh->lent = true;
   const std::lock_guard lock(mutex_);
@@ -137,7 +139,7 @@ void ScratchPool::give_back(Piece& piece) noexcept {
     const std::lock_guard lock(mutex_);
     piece.lent = false;
     // That of the run or a later one: also where an error hid its number.
-    piece.submission = piece.lane.on_cuda ? device_.submitted() : 0;
+    piece.submission = piece.stream.on_cuda ? device_.submitted() : 0;
     surplus = lent_surplus_;
   }
   if (surplus) free_surplus(0);
@@ -215,9 +217,9 @@ ScratchUser::~ScratchUser() {
   pool_.remove(*this);
 }
 
-void ScratchUser::borrow(int64_t bytes, const Lane& lane) {
+void ScratchUser::borrow(int64_t bytes, const CallStream& stream) {
   give_back();
-  piece_ = &pool_.lend(bytes, lane, *this);
+  piece_ = &pool_.lend(bytes, stream, *this);
   last_id_ = piece_->id;
 }
 

@@ -14,13 +14,13 @@ namespace tv {
 
 /// What runs its calls one after another: a thread of the host, or a CUDA stream. The runs of a
 /// stream are ordered by barriers, so that the next may be given memory which the last still uses.
-struct Lane {
+struct CallStream {
   bool on_cuda = false;
   const void* of = nullptr;
-  bool operator==(const Lane&) const = default;
+  bool operator==(const CallStream&) const = default;
 };
 /// That of host calls of this thread.
-Lane thread_lane();
+CallStream thread_stream();
 
 class ScratchUser;
 
@@ -28,17 +28,17 @@ class ScratchUser;
 /// go before the pool does, and the pool before the device.
 ///
 /// A user gets, of the pieces that are free and large enough, the one that it had last, else the
-/// one that its lane had last, else the smallest; a piece of another lane only if it is not far
+/// one that its stream had last, else the smallest; a piece of another stream only if it is not far
 /// too large. Where none is, one of just this size is made, in the place of smaller free ones: the
-/// lane's, else the one of another lane that was used least recently. So there are no more pieces
-/// than were lent at one time, but for those that are far too large for the request. The n-th
-/// largest piece is kept while there are n users that once needed as much.
+/// stream's, else the one of another stream that was used least recently. So there are no more
+/// pieces than were lent at one time, but for those that are far too large for the request. The
+/// n-th largest piece is kept while there are n users that once needed as much.
 class ScratchPool {
  public:
   ScratchPool(Device& device, MemoryUse use) : device_(device), use_(use) {}
 
-  /// The piece that the lane had last; 0: none.
-  uint64_t last_of(const Lane& lane) const;
+  /// The piece that the stream had last; 0: none.
+  uint64_t last_of(const CallStream& stream) const;
   /// Frees what is not lent, after its last run; false if there was none.
   bool free_idle() noexcept;
   size_t pieces() const;
@@ -47,8 +47,8 @@ class ScratchPool {
   friend class ScratchUser;
   struct Piece {
     Allocation memory;
-    uint64_t id = 0;  ///< unique in the process
-    Lane lane;        ///< the last one
+    uint64_t id = 0;    ///< unique in the process
+    CallStream stream;  ///< the last one
     uint64_t last_used = 0;
     uint64_t submission = 0;           ///< until which the device uses it, of a CUDA stream
     const ScratchUser* own = nullptr;  ///< nobody else gets it
@@ -58,13 +58,13 @@ class ScratchPool {
 
   void add(ScratchUser& user);
   void remove(ScratchUser& user) noexcept;
-  Piece& lend(int64_t bytes, const Lane& lane, ScratchUser& user);
-  Piece* find(int64_t bytes, const Lane& lane, const ScratchUser& user);
-  /// That which a piece of `bytes` is made in place of; `only_lane`: no other lane's.
-  Pieces::iterator find_smaller(int64_t bytes, const Lane& lane, const ScratchUser& user,
-                                bool only_lane);
-  bool is_free(Piece& piece, const Lane& lane, const ScratchUser& user);
-  Piece& make(int64_t bytes, const Lane& lane, ScratchUser& user);
+  Piece& lend(int64_t bytes, const CallStream& stream, ScratchUser& user);
+  Piece* find(int64_t bytes, const CallStream& stream, const ScratchUser& user);
+  /// That which a piece of `bytes` is made in place of; `only_stream`: no other stream's.
+  Pieces::iterator find_smaller(int64_t bytes, const CallStream& stream, const ScratchUser& user,
+                                bool only_stream);
+  bool is_free(Piece& piece, const CallStream& stream, const ScratchUser& user);
+  Piece& make(int64_t bytes, const CallStream& stream, ScratchUser& user);
   void give_back(Piece& piece) noexcept;
   /// One that nobody needs beside the larger ones and one of `coming` bytes.
   Pieces::iterator find_surplus(int64_t coming);
@@ -92,8 +92,8 @@ class ScratchUser {
 
   /// Borrows at least `bytes` until `give_back`; what is in them is anyone's. Throws
   /// OutOfMemoryError.
-  void borrow(int64_t bytes, const Lane& lane);
-  /// After the run or, where the lane is a CUDA stream, its submission.
+  void borrow(int64_t bytes, const CallStream& stream);
+  /// After the run or, where the stream is CUDA's, its submission.
   void give_back() noexcept;
   /// While it is lent; else an empty one.
   const Allocation& memory() const;

@@ -101,8 +101,13 @@ def short(reason: str) -> str:
 
 def listed() -> dict[str, str]:
     """name → status, as the file has it."""
+    return statuses(LIST)
+
+
+def statuses(path: Path) -> dict[str, str]:
+    """name → status of a list in which names follow "[status: reason]"."""
     found, status = {}, ""
-    for line in LIST.read_text().splitlines():
+    for line in path.read_text().splitlines():
         if line.startswith("["):
             status = line[1:].partition(":")[0]
         elif line and not line.startswith("#"):

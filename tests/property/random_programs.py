@@ -158,26 +158,35 @@ class Campaign:
             errors: list[str] = []
             reader = threading.Thread(target=lambda: errors.extend(process.stderr))
             reader.start()
-            begun, i = None, first
+            begun, following, done = None, first, False
             for line in process.stdout:
                 record = json.loads(line) if line.startswith("{") else {}
                 if "begin" in record:
-                    begun, i = record["begin"], record["i"]
+                    begun, following = record["begin"], record["i"] + o.workers
                 elif "done" in record:
-                    begun = None
+                    done = True
                 elif "number" in record:
                     begun = None
                     self._take(record)
             status = process.wait()
             reader.join()
-        if (begun is None and status == 0) or not self._end:
+        if (done and status == 0) or not self._end:
             return None
-        if begun is not None:
-            record = self._crash(begun, status, "".join(errors[-60:]))
-            if not self._end:  # what was to be known of it was ended, too
-                return None
-            self._take(record)
-        return i + o.workers
+        said = "".join(errors[-60:])
+        if begun is None and status == -signal.SIGKILL:  # the system does that (_crash)
+            with self._lock:
+                self.count["killed"] += 1
+            return following
+        if begun is None:  # as the next one would
+            wrong = f"the worker ended with {status} while it ran no program: {said}"
+            self._find({"number": f"{o.seed}/{following}", "kinds": ["worker"], "wrong": [wrong],
+                        "text": ""})
+            return None
+        record = self._crash(begun, status, said)
+        if not self._end:  # what was to be known of it was ended, too
+            return None
+        self._take(record)
+        return following
 
     def _crash(self, number: str, status: int, errors: str) -> dict:
         """The record of a program that ended its process: PyTorch's own crash if it does so, by the
@@ -214,9 +223,13 @@ class Campaign:
                               skipped=bool(record.get("refused")),
                               torchs=bool(record.get("torchs")), killed=record.get("killed", 0),
                               roundings=bool(record.get("rounding")))
-            if "wrong" in record:
-                self.found.append(record)
-                self._show(record)
+        if "wrong" in record:
+            self._find(record)
+
+    def _find(self, record: dict) -> None:
+        with self._lock:
+            self.found.append(record)
+            self._show(record)
 
     def _show(self, record: dict) -> None:
         print(f"\n=== {COMMAND} --replay {record['number']}")

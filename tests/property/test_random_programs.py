@@ -43,6 +43,7 @@ def test_found_programs(path):
 def test_random_programs():
     run = campaign(FEW, 1)
     assert not run.found, "\n".join(r["number"] for r in run.found)
+    assert run.count["programs"]
 
 
 @pytest.mark.slow
@@ -50,6 +51,21 @@ def test_many_random_programs():
     run = campaign(MANY, os.cpu_count() or 1)
     assert not run.found, "\n".join(r["number"] for r in run.found)
     assert run.count["programs"] > 100
+
+
+@pytest.mark.parametrize("says, status", [
+    ("", 1), ("", 0), ('{"done": true}', 3), ('{"number": "7/0", "calls": 1}', 3)],
+    ids=["at once", "in silence", "at its end", "between programs"])
+def test_a_worker_that_ends_beside_its_programs_is_found(monkeypatch, tmp_path, says, status):
+    worker = tmp_path / "worker"
+    worker.write_text(f"#!/bin/sh\necho '{says}'\necho why >&2\nexit {status}\n")
+    worker.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(worker))
+    run = Campaign(arguments(["--seconds", "100", "--seed", "7"]))
+    run.run()
+    (found,) = run.found
+    assert found["kinds"] == ["worker"] and f"ended with {status}" in found["wrong"][0]
+    assert "why" in found["wrong"][0] and run.count["programs"] == ("number" in says)
 
 
 @pytest.mark.parametrize("beside, pytorchs", [(-11, True), (-6, False), (0, False)])

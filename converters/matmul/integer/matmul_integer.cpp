@@ -144,8 +144,7 @@ Tactic rows_tactic(const NodeContext& c, Builder& b, const IntegerProduct& p, co
   add_integer_operands(c, b, p, {.run = run}, tactic, step);
   step.params.insert(step.params.end(), {param("m_count", p.m), param("n_count", p.n),
                                          param("k_count", p.k), fixed("quads", quads)});
-  step.iterations =
-      ceil_div(quads, words * c.device.subgroup_size * t.sharers) + t.sharers + t.rows;
+  step.iterations = ceil_div(quads, words * c.device.subgroup_size * t.wk) + t.wk + t.rows;
   step.operands.push_back(dst("y", c.node.outputs[0]));
   tactic.steps.push_back(std::move(step));
   return tactic;

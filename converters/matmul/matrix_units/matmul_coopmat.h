@@ -18,7 +18,7 @@ struct ProductTile {
   int64_t bk = 0;        ///< shared: steps of k of a stage
   int64_t ring = 0;      ///< shared: steps of a packed b in flight, 0: not packed
   bool ahead = false;    ///< shared, not packed: fragments a step ahead
-  int64_t per_unit = 1;  ///< workgroups that a compute unit holds at once
+  int64_t resident = 1;  ///< workgroups that a compute unit holds at once
   int64_t stages = 2;    ///< shared: buffers; 1 for pieces that fill shared memory
   int64_t split = 1;     ///< workgroups that share the steps of k; of shared only with quantised b
   int64_t group = 8;     ///< tile rows walked together, for the cache

@@ -16,44 +16,44 @@ const std::vector<ProductTile>& tiles_16() {
   // clang-format off: rows of a table
   static const std::vector<ProductTile> tiles = {
       {.family = kShared, .tile = "64x256_w64x64"_tile, .bk = 128, .ring = 2},
-      {.family = kShared, .tile = "64x256_w64x64"_tile, .bk = 64, .ring = 1, .per_unit = 2},
-      {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 64, .ring = 2, .per_unit = 2},
-      {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 64, .ring = 2, .per_unit = 2,
+      {.family = kShared, .tile = "64x256_w64x64"_tile, .bk = 64, .ring = 1, .resident = 2},
+      {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 64, .ring = 2, .resident = 2},
+      {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 64, .ring = 2, .resident = 2,
        .group = 2},
-      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 64, .ring = 2, .per_unit = 3},
+      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 64, .ring = 2, .resident = 3},
       {.family = kShared, .tile = "128x128_w64x64"_tile, .bk = 32, .ahead = true},
-      {.family = kShared, .tile = "128x64_w64x32"_tile, .bk = 32, .ahead = true, .per_unit = 2},
-      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 32, .ahead = true, .per_unit = 3},
-      {.family = kShared, .tile = "32x64_w32x32x2"_tile, .bk = 64, .per_unit = 3},
-      {.family = kShared, .tile = "32x32_w32x32x4"_tile, .bk = 128, .per_unit = 2},
+      {.family = kShared, .tile = "128x64_w64x32"_tile, .bk = 32, .ahead = true, .resident = 2},
+      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 32, .ahead = true, .resident = 3},
+      {.family = kShared, .tile = "32x64_w32x32x2"_tile, .bk = 64, .resident = 3},
+      {.family = kShared, .tile = "32x32_w32x32x4"_tile, .bk = 128, .resident = 2},
       {.family = kDirect, .tile = "64x128_w32x64x2"_tile},
-      {.family = kDirect, .tile = "64x96_w32x96x2"_tile, .per_unit = 2},
-      {.family = kDirect, .tile = "64x96_w32x48"_tile, .per_unit = 4},
-      {.family = kDirect, .tile = "64x64_w32x64x2"_tile, .per_unit = 3},
-      {.family = kDirect, .tile = "64x48_w32x48x2"_tile, .per_unit = 4},
-      {.family = kDirect, .tile = "64x48_w32x48x3"_tile, .per_unit = 2},
-      {.family = kDirect, .tile = "64x48_w32x48x3"_tile, .per_unit = 2, .unroll = 8},
-      {.family = kDirect, .tile = "32x48_w32x48x3"_tile, .per_unit = 4},
-      {.family = kDirect, .tile = "32x48_w32x48x3"_tile, .per_unit = 4, .unroll = 8},
-      {.family = kDirect, .tile = "32x48_w32x48x4"_tile, .per_unit = 2, .unroll = 6},
-      {.family = kDirect, .tile = "32x48_w32x48x4"_tile, .per_unit = 2},
+      {.family = kDirect, .tile = "64x96_w32x96x2"_tile, .resident = 2},
+      {.family = kDirect, .tile = "64x96_w32x48"_tile, .resident = 4},
+      {.family = kDirect, .tile = "64x64_w32x64x2"_tile, .resident = 3},
+      {.family = kDirect, .tile = "64x48_w32x48x2"_tile, .resident = 4},
+      {.family = kDirect, .tile = "64x48_w32x48x3"_tile, .resident = 2},
+      {.family = kDirect, .tile = "64x48_w32x48x3"_tile, .resident = 2, .unroll = 8},
+      {.family = kDirect, .tile = "32x48_w32x48x3"_tile, .resident = 4},
+      {.family = kDirect, .tile = "32x48_w32x48x3"_tile, .resident = 4, .unroll = 8},
+      {.family = kDirect, .tile = "32x48_w32x48x4"_tile, .resident = 2, .unroll = 6},
+      {.family = kDirect, .tile = "32x48_w32x48x4"_tile, .resident = 2},
       {.family = kDirect, .tile = "32x48_w32x48x8"_tile},
-      {.family = kDirect, .tile = "16x48_w16x48x4"_tile, .per_unit = 4},
-      {.family = kDirect, .tile = "16x48_w16x48x8"_tile, .per_unit = 2},
-      {.family = kDirect, .tile = "16x16_w16x16x8"_tile, .per_unit = 4},
-      {.family = kRows, .tile = "64x64_w32x32x2"_tile, .per_unit = 2},
-      {.family = kRows, .tile = "64x32_w32x32x2"_tile, .per_unit = 3},
-      {.family = kRows, .tile = "64x64_w32x64x2"_tile, .per_unit = 2},
-      {.family = kRows, .tile = "32x64_w32x64x4"_tile, .per_unit = 2},
-      {.family = kRows, .tile = "32x48_w32x48x4"_tile, .per_unit = 3},
-      {.family = kRows, .tile = "32x32_w32x32x4"_tile, .per_unit = 3},
-      {.family = kRows, .tile = "16x32_w16x32x8"_tile, .per_unit = 2},
-      {.family = kRows, .tile = "16x16_w16x16x8"_tile, .per_unit = 3},
-      {.family = kRows, .tile = "16x16_w16x16x16"_tile, .per_unit = 2},
-      {.family = kRows, .tile = "32x48_w32x48x8"_tile, .per_unit = 2},
+      {.family = kDirect, .tile = "16x48_w16x48x4"_tile, .resident = 4},
+      {.family = kDirect, .tile = "16x48_w16x48x8"_tile, .resident = 2},
+      {.family = kDirect, .tile = "16x16_w16x16x8"_tile, .resident = 4},
+      {.family = kRows, .tile = "64x64_w32x32x2"_tile, .resident = 2},
+      {.family = kRows, .tile = "64x32_w32x32x2"_tile, .resident = 3},
+      {.family = kRows, .tile = "64x64_w32x64x2"_tile, .resident = 2},
+      {.family = kRows, .tile = "32x64_w32x64x4"_tile, .resident = 2},
+      {.family = kRows, .tile = "32x48_w32x48x4"_tile, .resident = 3},
+      {.family = kRows, .tile = "32x32_w32x32x4"_tile, .resident = 3},
+      {.family = kRows, .tile = "16x32_w16x32x8"_tile, .resident = 2},
+      {.family = kRows, .tile = "16x16_w16x16x8"_tile, .resident = 3},
+      {.family = kRows, .tile = "16x16_w16x16x16"_tile, .resident = 2},
+      {.family = kRows, .tile = "32x48_w32x48x8"_tile, .resident = 2},
       {.family = kPacked, .tile = "64x128_w32x32x2"_tile},
-      {.family = kPacked, .tile = "32x48_w32x48x4"_tile, .per_unit = 3},
-      {.family = kPacked, .tile = "16x16_w16x16x8"_tile, .per_unit = 3},
+      {.family = kPacked, .tile = "32x48_w32x48x4"_tile, .resident = 3},
+      {.family = kPacked, .tile = "16x16_w16x16x8"_tile, .resident = 3},
   };
   // clang-format on
   return tiles;
@@ -64,28 +64,28 @@ const std::vector<ProductTile>& tiles_32() {
   static const std::vector<ProductTile> tiles = {
       {.family = kShared, .tile = "64x256_w64x64"_tile, .bk = 16, .ring = 1},
       {.family = kShared, .tile = "64x256_w64x32"_tile, .bk = 32, .ring = 2},
-      {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 32, .ring = 2, .per_unit = 2},
-      {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 32, .ring = 2, .per_unit = 2,
+      {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 32, .ring = 2, .resident = 2},
+      {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 32, .ring = 2, .resident = 2,
        .stages = 1},
-      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 32, .ring = 2, .per_unit = 3},
+      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 32, .ring = 2, .resident = 3},
       {.family = kShared, .tile = "64x128_w32x32"_tile, .bk = 32},
       {.family = kShared, .tile = "64x128_w32x64"_tile, .bk = 16},
-      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 32, .per_unit = 2},
-      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 16, .per_unit = 2},
-      {.family = kDirect, .tile = "64x64_w32x32x2"_tile, .per_unit = 2},
-      {.family = kDirect, .tile = "64x32_w32x32x2"_tile, .per_unit = 2},
-      {.family = kDirect, .tile = "32x48_w32x48x4"_tile, .per_unit = 2},
-      {.family = kDirect, .tile = "32x32_w32x32x4"_tile, .per_unit = 2},
-      {.family = kDirect, .tile = "16x48_w16x48x8"_tile, .per_unit = 2},
-      {.family = kDirect, .tile = "16x32_w16x32x8"_tile, .per_unit = 2},
-      {.family = kDirect, .tile = "16x16_w16x16x8"_tile, .per_unit = 2},
-      {.family = kRows, .tile = "64x64_w32x32x2"_tile, .per_unit = 2},
-      {.family = kRows, .tile = "64x32_w32x32x2"_tile, .per_unit = 2},
-      {.family = kRows, .tile = "32x32_w32x32x4"_tile, .per_unit = 2},
-      {.family = kRows, .tile = "16x32_w16x32x8"_tile, .per_unit = 2},
-      {.family = kRows, .tile = "16x16_w16x16x8"_tile, .per_unit = 2},
+      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 32, .resident = 2},
+      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 16, .resident = 2},
+      {.family = kDirect, .tile = "64x64_w32x32x2"_tile, .resident = 2},
+      {.family = kDirect, .tile = "64x32_w32x32x2"_tile, .resident = 2},
+      {.family = kDirect, .tile = "32x48_w32x48x4"_tile, .resident = 2},
+      {.family = kDirect, .tile = "32x32_w32x32x4"_tile, .resident = 2},
+      {.family = kDirect, .tile = "16x48_w16x48x8"_tile, .resident = 2},
+      {.family = kDirect, .tile = "16x32_w16x32x8"_tile, .resident = 2},
+      {.family = kDirect, .tile = "16x16_w16x16x8"_tile, .resident = 2},
+      {.family = kRows, .tile = "64x64_w32x32x2"_tile, .resident = 2},
+      {.family = kRows, .tile = "64x32_w32x32x2"_tile, .resident = 2},
+      {.family = kRows, .tile = "32x32_w32x32x4"_tile, .resident = 2},
+      {.family = kRows, .tile = "16x32_w16x32x8"_tile, .resident = 2},
+      {.family = kRows, .tile = "16x16_w16x16x8"_tile, .resident = 2},
       {.family = kPacked, .tile = "128x64_w32x64"_tile},
-      {.family = kPacked, .tile = "32x32_w32x32x4"_tile, .per_unit = 2},
+      {.family = kPacked, .tile = "32x32_w32x32x4"_tile, .resident = 2},
   };
   // clang-format on
   return tiles;
@@ -95,11 +95,11 @@ const std::vector<ProductTile>& tiles_scaled() {
   // clang-format off: rows of a table
   static const std::vector<ProductTile> tiles = {
       {.family = kShared, .tile = "64x256_w64x32"_tile, .bk = 32, .ring = 2},
-      {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 32, .ring = 2, .per_unit = 2},
+      {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 32, .ring = 2, .resident = 2},
       {.family = kShared, .tile = "64x256_w64x32"_tile, .bk = 32, .ring = 2, .stages = 1},
-      {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 32, .ring = 2, .per_unit = 2,
+      {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 32, .ring = 2, .resident = 2,
        .stages = 1},
-      {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 32, .ring = 1, .per_unit = 2,
+      {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 32, .ring = 1, .resident = 2,
        .stages = 1},
       {.family = kShared, .tile = "128x128_w64x32"_tile, .bk = 32, .stages = 1},
       {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 32, .stages = 1},
@@ -113,11 +113,11 @@ const std::vector<ProductTile>& tiles_rounded() {
   static const std::vector<ProductTile> tiles = {
       {.family = kShared, .tile = "64x256_w64x32"_tile, .bk = 64, .ring = 2},
       {.family = kShared, .tile = "64x256_w64x64"_tile, .bk = 64, .ring = 1},
-      {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 64, .ring = 2, .per_unit = 2},
-      {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 32, .ring = 2, .per_unit = 2},
-      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 64, .ring = 2, .per_unit = 3},
+      {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 64, .ring = 2, .resident = 2},
+      {.family = kShared, .tile = "64x128_w64x32"_tile, .bk = 32, .ring = 2, .resident = 2},
+      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 64, .ring = 2, .resident = 3},
       {.family = kShared, .tile = "128x128_w64x32"_tile, .bk = 32},
-      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 32, .per_unit = 2},
+      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 32, .resident = 2},
   };
   // clang-format on
   return tiles;
@@ -126,14 +126,14 @@ const std::vector<ProductTile>& tiles_rounded() {
 const std::vector<ProductTile>& tiles_quantised() {
   // clang-format off: rows of a table
   static const std::vector<ProductTile> tiles = {
-      {.family = kShared, .tile = "16x32_w16x32x4"_tile, .bk = 128, .per_unit = 4, .slots = 2},
-      {.family = kShared, .tile = "16x64_w16x64x4"_tile, .bk = 128, .per_unit = 3, .slots = 2},
-      {.family = kShared, .tile = "32x32_w32x32x4"_tile, .bk = 128, .per_unit = 3, .slots = 2},
-      {.family = kShared, .tile = "32x64_w32x32x2"_tile, .bk = 64, .per_unit = 3, .slots = 2},
-      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 64, .per_unit = 3, .slots = 2},
-      {.family = kShared, .tile = "64x128_w32x64"_tile, .bk = 32, .per_unit = 2, .slots = 2},
-      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 32, .ahead = true, .per_unit = 3},
-      {.family = kShared, .tile = "128x64_w64x32"_tile, .bk = 32, .ahead = true, .per_unit = 2},
+      {.family = kShared, .tile = "16x32_w16x32x4"_tile, .bk = 128, .resident = 4, .slots = 2},
+      {.family = kShared, .tile = "16x64_w16x64x4"_tile, .bk = 128, .resident = 3, .slots = 2},
+      {.family = kShared, .tile = "32x32_w32x32x4"_tile, .bk = 128, .resident = 3, .slots = 2},
+      {.family = kShared, .tile = "32x64_w32x32x2"_tile, .bk = 64, .resident = 3, .slots = 2},
+      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 64, .resident = 3, .slots = 2},
+      {.family = kShared, .tile = "64x128_w32x64"_tile, .bk = 32, .resident = 2, .slots = 2},
+      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 32, .ahead = true, .resident = 3},
+      {.family = kShared, .tile = "128x64_w64x32"_tile, .bk = 32, .ahead = true, .resident = 2},
       {.family = kShared, .tile = "128x128_w64x64"_tile, .bk = 32, .ahead = true},
       {.family = kShared, .tile = "128x128_w64x32"_tile, .bk = 32, .ahead = true},
   };
@@ -146,13 +146,13 @@ const std::vector<ProductTile>& tiles_bytes() {
   static const std::vector<ProductTile> tiles = {
       {.family = kShared, .tile = "128x128_w64x64"_tile, .bk = 32, .ahead = true},
       {.family = kShared, .tile = "128x128_w64x32"_tile, .bk = 32, .ahead = true},
-      {.family = kShared, .tile = "128x64_w64x32"_tile, .bk = 32, .ahead = true, .per_unit = 2},
-      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 64, .per_unit = 3},
-      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 32, .ahead = true, .per_unit = 3},
-      {.family = kShared, .tile = "32x64_w32x32x2"_tile, .bk = 64, .per_unit = 3},
-      {.family = kShared, .tile = "32x32_w32x32x4"_tile, .bk = 128, .per_unit = 2},
-      {.family = kShared, .tile = "16x32_w16x32x4"_tile, .bk = 128, .per_unit = 4},
-      {.family = kShared, .tile = "16x64_w16x64x4"_tile, .bk = 128, .per_unit = 3},
+      {.family = kShared, .tile = "128x64_w64x32"_tile, .bk = 32, .ahead = true, .resident = 2},
+      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 64, .resident = 3},
+      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 32, .ahead = true, .resident = 3},
+      {.family = kShared, .tile = "32x64_w32x32x2"_tile, .bk = 64, .resident = 3},
+      {.family = kShared, .tile = "32x32_w32x32x4"_tile, .bk = 128, .resident = 2},
+      {.family = kShared, .tile = "16x32_w16x32x4"_tile, .bk = 128, .resident = 4},
+      {.family = kShared, .tile = "16x64_w16x64x4"_tile, .bk = 128, .resident = 3},
   };
   // clang-format on
   return tiles;
@@ -161,9 +161,9 @@ const std::vector<ProductTile>& tiles_bytes() {
 const std::vector<ProductTile>& tiles_quantised_32() {
   // clang-format off: rows of a table
   static const std::vector<ProductTile> tiles = {
-      {.family = kShared, .tile = "16x32_w16x32x4"_tile, .bk = 64, .per_unit = 3},
-      {.family = kShared, .tile = "32x64_w32x32x2"_tile, .bk = 32, .per_unit = 2},
-      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 32, .per_unit = 2},
+      {.family = kShared, .tile = "16x32_w16x32x4"_tile, .bk = 64, .resident = 3},
+      {.family = kShared, .tile = "32x64_w32x32x2"_tile, .bk = 32, .resident = 2},
+      {.family = kShared, .tile = "64x64_w32x32"_tile, .bk = 32, .resident = 2},
       {.family = kShared, .tile = "64x128_w32x32"_tile, .bk = 32},
       {.family = kShared, .tile = "64x128_w32x64"_tile, .bk = 16},
   };
@@ -181,7 +181,8 @@ constexpr double kShare = 20;  // of the subgroups that share k, each, when they
 constexpr double kSplitSums = 5000, kSplitSumsOfPieces = 10000;              // of split-K's launch
 constexpr double kPackedPerNs = 600, kScaledPerNs = 500, kSplitPerNs = 250;  // elements
 
-double work_ns(const MatrixProblem& q, const ProductTile& t, int64_t on_unit, double steps) {
+double work_ns(const MatrixProblem& q, const ProductTile& t, int64_t per_compute_unit,
+               double steps) {
   const MatrixTile& tile = t.tile;
   const auto reuse = [](int64_t m, int64_t n) {
     return static_cast<double>(m * n) / static_cast<double>(m + n);
@@ -200,24 +201,27 @@ double work_ns(const MatrixProblem& q, const ProductTile& t, int64_t on_unit, do
   if (t.family == kRows && tile.sums() >= 128) feed += 0.4;
   if (q.precision.promote > 0) feed += 0.15;
   // Small tiles need more subgroups at once to keep the unit busy.
-  const double busy = static_cast<double>(std::min(on_unit, t.per_unit) * tile.subgroups()) *
-                      std::sqrt(static_cast<double>(tile.wm * tile.wn)) / 200.0;
-  return static_cast<double>(on_unit) * products * kProduct * feed / std::min(1.0, busy);
+  const double busy =
+      static_cast<double>(std::min(per_compute_unit, t.resident) * tile.subgroups()) *
+      std::sqrt(static_cast<double>(tile.wm * tile.wn)) / 200.0;
+  return static_cast<double>(per_compute_unit) * products * kProduct * feed / std::min(1.0, busy);
 }
 
 /// Of one workgroup after the other: loads that wait for what was loaded before.
-double chain_ns(const ProductTile& t, int64_t on_unit, double steps) {
+double chain_ns(const ProductTile& t, int64_t per_compute_unit, double steps) {
   const double chain = kFirstStep + steps * (t.family == kShared ? kStepShared : kStepDirect) +
                        static_cast<double>(t.tile.wk) * kShare;
-  return t.family == kDirect ? chain * static_cast<double>(div_up(on_unit, t.per_unit)) : chain;
+  return t.family == kDirect ? chain * static_cast<double>(div_up(per_compute_unit, t.resident))
+                             : chain;
 }
 
 /// Of packed weights, of which a workgroup has its tiles of k on their way and waits for each.
-double load_ns(const MatrixProblem& q, const ProductTile& t, int64_t on_unit) {
+double load_ns(const MatrixProblem& q, const ProductTile& t, int64_t per_compute_unit) {
   constexpr double kLatency = 800;
   constexpr int64_t kFewRows = 64;  // more of them keep the units busy meanwhile
   if (q.quantised == nullptr || t.ring > 0 || q.m > kFewRows) return 0;
-  return static_cast<double>(div_up(on_unit, t.per_unit) * div_up(q.k, t.bk * t.slots * t.split)) *
+  return static_cast<double>(div_up(per_compute_unit, t.resident) *
+                             div_up(q.k, t.bk * t.slots * t.split)) *
          kLatency;
 }
 
@@ -265,7 +269,7 @@ namespace {
 int64_t filling_split(const MatrixProblem& q, const ProductTile& t) {
   constexpr int64_t kMost = 16;
   const int64_t tiles = div_up(q.m, t.tile.bm) * div_up(q.n, t.tile.bn);
-  const int64_t room = compute_units(q.c.device) * t.per_unit;
+  const int64_t room = compute_units(q.c.device) * t.resident;
   int64_t split = 1;
   while (split * 2 <= kMost && split * 2 * tiles <= room && q.k >= 4 * t.bk * split) split *= 2;
   return split;
@@ -276,10 +280,11 @@ int64_t filling_split(const MatrixProblem& q, const ProductTile& t) {
 double expected_ns(const MatrixProblem& q, const ProductTile& t) {
   const int64_t groups =
       div_up(q.m, t.tile.bm) * div_up(q.n, t.tile.bn) * std::max<int64_t>(q.z, 1) * t.split;
-  const int64_t on_unit = div_up(groups, compute_units(q.c.device));
+  const int64_t per_compute_unit = div_up(groups, compute_units(q.c.device));
   const auto steps = static_cast<double>(div_up(div_up(q.k, kFragment), t.tile.wk * t.split));
-  const double work = std::max(work_ns(q, t, on_unit, steps), load_ns(q, t, on_unit));
-  return overlapped(work, chain_ns(t, on_unit, steps)) + extra_ns(q, t);
+  const double work =
+      std::max(work_ns(q, t, per_compute_unit, steps), load_ns(q, t, per_compute_unit));
+  return overlapped(work, chain_ns(t, per_compute_unit, steps)) + extra_ns(q, t);
 }
 
 ProductTile with_split_k(const MatrixProblem& q, ProductTile t) {

@@ -58,8 +58,8 @@ Tactic rows_tactic(const NodeContext& c, const QuantisedProduct& p, const RowsTi
   for (Operand& operand : step.operands) operand.vec4 |= operand.name == "q";
   step.defines.insert(step.defines.end(),
                       {{"WORDS", text(words)}, {"DENSE", "0"}, {"A4", flag(fours)}});
-  const int64_t run = words * 32 / p.q.bits * c.device.subgroup_size * t.sharers;
-  step.iterations = Expr(div_up(p.k, run) + t.sharers + t.rows);
+  const int64_t run = words * 32 / p.q.bits * c.device.subgroup_size * t.wk;
+  step.iterations = Expr(div_up(p.k, run) + t.wk + t.rows);
   tactic.steps.push_back(std::move(step));
   return tactic;
 }

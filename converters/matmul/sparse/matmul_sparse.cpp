@@ -60,8 +60,8 @@ Tactic rows_tactic(const NodeContext& c, const SparseProduct& p, const RowsTile&
   }
   step.defines.insert(step.defines.end(),
                       {{"HALVES", halves_of(c.dtype("values"))}, {"A4", flag(fours)}});
-  const int64_t run = kRun * c.device.subgroup_size * t.sharers;
-  step.iterations = Expr(div_up(p.k, run) + t.sharers + t.rows);
+  const int64_t run = kRun * c.device.subgroup_size * t.wk;
+  step.iterations = Expr(div_up(p.k, run) + t.wk + t.rows);
   tactic.steps.push_back(std::move(step));
   return tactic;
 }

@@ -5,10 +5,10 @@
 
 namespace tv {
 
-/// Lets what moves elements, or takes the largest of some (Converter::moves), do so with the 8-bit
-/// integers of quantised tensors of one scale, which are dequantised behind it: a view, a join of
-/// tensors of one scale, a pool of the largest has integers then. Removes what quantises floats
-/// that were just dequantised by the same scale and zero point. Results are the same to the bit.
+/// Operators that move elements, or take the largest of some (Converter::moves), do so on the 8-bit
+/// integers of quantised tensors, and their result is dequantised: views, joins of tensors that
+/// have one scale, max pools. Operators that quantise floats which were just dequantised by the
+/// same scale and zero point are removed. Results are the same to the bit.
 /// `reads`, where given, gets the operators that move the integers of each tensor.
 Graph move_integers(Graph graph, IntegerReads* reads = nullptr);
 

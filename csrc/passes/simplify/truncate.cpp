@@ -1,20 +1,17 @@
 #include "csrc/passes/simplify/truncate.h"
 
+#include "csrc/precision.h"
+
 namespace tv {
 namespace {
-
-DType narrow(DType dtype) {
-  if (dtype == DType::kI64) return DType::kI32;
-  return dtype == DType::kF64 ? DType::kF32 : dtype;
-}
 
 std::shared_ptr<const PointwiseProgram> narrow(std::shared_ptr<const PointwiseProgram> program) {
   if (!program) return nullptr;
   auto out = std::make_shared<PointwiseProgram>(*program);
-  for (DType& d : out->inputs) d = narrow(d);
+  for (DType& d : out->inputs) d = truncated(d);
   for (PointwiseInstr& instr : out->instrs) {
-    instr.compute = narrow(instr.compute);
-    instr.result = narrow(instr.result);
+    instr.compute = truncated(instr.compute);
+    instr.result = truncated(instr.result);
   }
   return out;
 }
@@ -22,18 +19,18 @@ std::shared_ptr<const PointwiseProgram> narrow(std::shared_ptr<const PointwisePr
 /// Attributes and programs.
 void narrow(Node& node) {
   for (Arg& a : node.args) {
-    if (auto* dtype = std::get_if<DType>(&a.attr)) *dtype = narrow(*dtype);
+    if (auto* dtype = std::get_if<DType>(&a.attr)) *dtype = truncated(*dtype);
   }
   node.program = narrow(node.program);
   node.epilogue = narrow(node.epilogue);
   node.prologue = narrow(node.prologue);
-  node.anchor_dtype = narrow(node.anchor_dtype);
+  node.anchor_dtype = truncated(node.anchor_dtype);
 }
 
 }  // namespace
 
 Graph truncate_long_and_double(Graph graph) {
-  for (Value& value : graph.values) value.dtype = narrow(value.dtype);
+  for (Value& value : graph.values) value.dtype = truncated(value.dtype);
   for (Node& node : graph.nodes) narrow(node);
   return graph;
 }
@@ -41,7 +38,7 @@ Graph truncate_long_and_double(Graph graph) {
 void truncate_long_and_double(Graph& graph, Node& node) {
   for (const ValueId output : node.outputs) {
     if (output == kNoValue) continue;
-    graph.value(output).dtype = narrow(graph.value(output).dtype);
+    graph.value(output).dtype = truncated(graph.value(output).dtype);
   }
   narrow(node);
 }

@@ -4,9 +4,9 @@
 
 namespace tv {
 
-/// Keys that are rotated (tv::rotary_pair) to be written to one position of a cache alone, with the
-/// values beside them (tv::in_place_index_put_pair), are written there by the launch that rotates
-/// them: tv::rotary_write. Runs after merge_cache_writes.
+/// Keys that are rotated (tv::rotary_pair) only to be written to a cache, together with the values
+/// (tv::in_place_index_put_pair): the launch that rotates them writes both (tv::rotary_write). Runs
+/// after merge_cache_writes.
 Graph write_rotated(Graph graph);
 
 }  // namespace tv

@@ -339,6 +339,7 @@ void bind_settings(py::module_& m) {
         return dtype == DType::kOther ? "" : std::string(name(dtype));
       },
       "The 16-bit dtype that float32 nodes are stored in, or \"\".");
+  m.def("truncated", &truncated, "What engines hold of a dtype under truncate_long_and_double.");
   m.def("check_settings", [](const std::string& settings) { Settings::from_json(settings); });
 }
 
@@ -351,15 +352,20 @@ void bind_tuner(py::module_& m) {
 
 void bind_registry(py::module_& m) {
   m.def("nearest", &cli::nearest, "Of these names the one that a text may have meant, or \"\".");
-  m.def("supported_ops", [] {
-    py::list ops;
-    for (const std::string& op : Registry::instance().names()) {
-      ops.append(converter_info(*Registry::instance().find(op)));
-    }
-    return ops;
-  });
-  m.def("is_registered",
-        [](const std::string& op) { return Registry::instance().find(op) != nullptr; });
+  m.def(
+      "supported_ops",
+      [] {
+        py::list ops;
+        for (const std::string& op : Registry::instance().names()) {
+          ops.append(converter_info(*Registry::instance().find(op)));
+        }
+        return ops;
+      },
+      "A dict for each operator that has a converter, by name (tv.supported_ops).");
+  m.def(
+      "is_registered",
+      [](const std::string& op) { return Registry::instance().find(op) != nullptr; },
+      "Whether an operator has a converter.");
   m.def(
       "is_pointwise",
       [](const std::string& op) {

@@ -202,7 +202,7 @@ void bind_calls(py::class_<PyEngine>& engine) {
              const std::vector<int64_t>& symbols, const std::vector<Address>& inputs,
              const std::vector<Address>& outputs, int runs) {
             std::vector<std::tuple<double, double, int64_t>> times;
-            for (const DispatchTime& t : engine->profile(
+            for (const DispatchTime& t : engine->time_dispatches(
                      *weights.set, symbols, host_tensors(inputs), host_tensors(outputs), runs)) {
               times.emplace_back(t.time_us, t.mean_us, t.bytes);
             }

@@ -13,6 +13,7 @@
 #include "csrc/converter.h"
 #include "csrc/partition/dependencies.h"
 #include "csrc/plan/plan.h"
+#include "csrc/precision.h"
 #include "python/bindings/script.h"
 #include "python/bindings/script/block.h"
 #include "python/bindings/script/check.h"
@@ -315,7 +316,8 @@ class Compilation {
       const ObservedValue& observed = *recording_.observed(excision.outputs[i]);
       for (size_t k = 0; k < call.outputs[i].size(); ++k) {
         const at::ScalarType dtype = observed.tensors.at(k).dtype;
-        if (dtype == at::kLong || dtype == at::kDouble) call.casts[call.outputs[i][k]] = dtype;
+        const DType held = torch_bindings::from_torch(dtype);
+        if (truncated(held) != held) call.casts[call.outputs[i][k]] = dtype;
       }
     }
     return call;

@@ -457,8 +457,9 @@ void TorchEngine::time_layers(const ShapePlan& plan, const Operands& call, at::D
   std::vector<at::Tensor> held = host_copies(engine.spec().inputs, inputs);
   protect_written(engine.spec().inputs, held);
   const std::vector<at::Tensor> outputs = empty_outputs(plan, at::kCPU);
-  add_profile(plan.part->file, engine.profile(*set, plan.symbols, host_tensors(held),
-                                              host_tensors(outputs), static_cast<int>(runs)));
+  add_profile(plan.part->file,
+              engine.time_dispatches(*set, plan.symbols, host_tensors(held), host_tensors(outputs),
+                                     static_cast<int>(runs)));
 }
 
 std::vector<at::Tensor> TorchEngine::on_cuda(const ShapePlan& plan, const Operands& call,

@@ -12,8 +12,10 @@ KINDS = {dtype: getattr(C.DType, name) for name, dtype in DTYPES.items()}
 # Of what complex numbers are made.
 PARTS = {torch.complex64: torch.float32, torch.complex128: torch.float64,
          torch.complex32: torch.float16}
-# What engines hold under truncate_long_and_double (csrc/passes/simplify/truncate.h).
-NARROWED = {torch.float64: torch.float32, torch.int64: torch.int32}
+_OF_KINDS = {kind: dtype for dtype, kind in KINDS.items()}
+# What engines hold under truncate_long_and_double of the dtypes that it changes (csrc/precision.h).
+NARROWED = {dtype: _OF_KINDS[C.truncated(kind)] for dtype, kind in KINDS.items()
+            if C.truncated(kind) != kind}
 
 
 def to_kind(dtype: torch.dtype):

@@ -6,7 +6,7 @@ import re
 _RULES = (
     (r"^no converter for",
      "Add one (docs/custom_operators.md), or write it with operators of tv.supported_ops()."),
-    (r"its block has 1 compute node, fewer than min_block_size", "Set min_block_size to 1."),
+    (r"its block has (?=1 ).*, fewer than min_block_size", "Set min_block_size to 1."),
     (r"compute nodes?, fewer than min_block_size", "Set min_block_size to {size} or less."),
     (r"compute nodes?; the GPU's switch", "Set min_block_size to {size} to build it all the same."),
     (r"^torch_executed_ops lists (\S+)", "Take {0} off torch_executed_ops."),
@@ -34,7 +34,7 @@ _RULES = (
     (r"as_strided of a tensor", "Use view, slicing or unfold in place of as_strided."),
     (r"is not determined by the shape of any input",
      "Pass a tensor of that size to the model, or fix the size."),
-    (r"iterations", "Use a GPU, or smaller sizes: a CPU driver ends long loops."),
+    (r" loop iterations", "Use a GPU, or smaller sizes: a CPU driver ends long loops."),
 )
 
 

@@ -93,7 +93,13 @@ class Engine:
     @classmethod
     def load(cls, path: str | os.PathLike, device: int | str | None = None,
              check_addresses: bool = False, weight_budget: int = -1) -> "Engine":
-        """Reads a .vke file; the other arguments are those of `Engine`.
+        """Reads a .vke file.
+
+        Args:
+            path: the file.
+            device: as `Engine` has it.
+            check_addresses: as `Engine` has it.
+            weight_budget: as `Engine` has it.
 
         Raises:
             ValueError: the file is damaged, or is something else.

@@ -146,6 +146,11 @@ class Builder:
         says. Views of the tensor have its range, too. A range that changes nothing is a warning of
         `build`.
 
+        Args:
+            value: an input, or the result of an operator.
+            low: its smallest number.
+            high: its largest number.
+
         Raises:
             ValueError: the value is no input or operator's result of this Builder, or the bounds
                 are no range.

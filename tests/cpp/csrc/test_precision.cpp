@@ -25,6 +25,15 @@ TEST(Precision, OneOfTheSixteenBitTypes) {
   EXPECT_EQ(low_precision({.enabled_precisions = {DType::kF32, DType::kBF16}}), DType::kBF16);
 }
 
+TEST(Precision, TruncationKeepsWhatHasFewerBits) {
+  EXPECT_EQ(truncated(DType::kI64), DType::kI32);
+  EXPECT_EQ(truncated(DType::kF64), DType::kF32);
+  for (const DType dtype : {DType::kOther, DType::kF32, DType::kF16, DType::kBF16, DType::kI32,
+                            DType::kI16, DType::kI8, DType::kU8, DType::kBool}) {
+    EXPECT_EQ(truncated(dtype), dtype);
+  }
+}
+
 TEST(Precision, SettingsThatMeanNothingTogether) {
   EXPECT_EQ(refusal({}), "");
   EXPECT_NE(refusal({.calibration = "of a file"}).find("calibration needs int8"),

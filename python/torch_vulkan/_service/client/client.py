@@ -65,6 +65,7 @@ class Client:
         return f"Client({self.url!r})"
 
     def close(self) -> None:
+        """Closes the connections to the service; the client cannot be used any more."""
         self._http.close()
 
     def __enter__(self) -> Client:
@@ -293,9 +294,11 @@ class Client:
         return self._json("POST", "/v1/keys", json={"name": name, "scopes": [*scopes]})
 
     def revoke_key(self, key_id: str) -> None:
+        """Ends an API key, by its id in `keys()`: the service refuses it from now on."""
         self._json("DELETE", f"/v1/keys/{_quoted(key_id)}")
 
     def health(self) -> dict:
+        """What the service says of itself; it asks for no API key."""
         return self._json("GET", "/v1/health")
 
     def _patient(self):

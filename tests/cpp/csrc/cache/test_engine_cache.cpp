@@ -105,6 +105,16 @@ TEST_F(EngineCache, ASecondBuildIsAHit) {
   EXPECT_EQ(outcome(softmax_of(4), compile(softmax_of(4), {}, test::test_device())), "miss ");
 }
 
+TEST_F(EngineCache, ATruncatedEngineIsFound) {
+  settings_.truncate_long_and_double = true;
+  Graph graph = softmax_of(3);
+  for (Value& value : graph.values) value.dtype = DType::kF64;
+  const EngineSpec want = compile(graph, settings_, test::test_device());
+  EXPECT_EQ(want.inputs.at(0).dtype, DType::kF32);
+  EXPECT_EQ(outcome(graph, want), "miss ");
+  EXPECT_EQ(outcome(graph, want), "hit ");
+}
+
 TEST_F(EngineCache, AHitHasTheNamesOfItsOwnGraph) {
   build(softmax_of(3, "first"));
   const EngineSpec spec = build(softmax_of(3, "second"));

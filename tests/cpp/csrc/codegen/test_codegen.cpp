@@ -66,8 +66,8 @@ DeviceProfile with_matrices(const std::string& input) {
 }
 
 TEST(CooperativeMatrix, RefusalsSayWhatIsMissing) {
-  const auto refusal = [](const CooperativeMatrix& units, const DeviceProfile& device) {
-    return matrix_refusal(units, device);
+  const auto refusal = [](const CooperativeMatrix& matrix, const DeviceProfile& device) {
+    return matrix_refusal(matrix, device);
   };
   EXPECT_EQ(refusal({}, DeviceProfile::builtin_default()),
             "the device multiplies no 16x16x16 matrices of float16 with sums in float32");

@@ -20,7 +20,7 @@ TEST(RuntimeProfile, EveryDispatchHasATimeAndItsBytes) {
     std::vector<float> ys(static_cast<size_t>(n), -1);
     const HostTensor inputs[] = {host(xs)}, outputs[] = {host(ys)};
     const int64_t symbols[] = {n};
-    const auto times = engine->profile(*set, symbols, inputs, outputs, 5);
+    const auto times = engine->time_dispatches(*set, symbols, inputs, outputs, 5);
     ASSERT_EQ(times.size(), 2U);
     for (const DispatchTime& time : times) {
       EXPECT_GT(time.time_us, 0);
@@ -38,7 +38,7 @@ TEST(RuntimeProfile, SizesAreChecked) {
   const auto set = engine->prepare_weights({});
   std::vector<float> xs(63), ys(64);
   const HostTensor inputs[] = {host(xs)}, outputs[] = {host(ys)};
-  EXPECT_THROW(engine->profile(*set, {}, inputs, outputs, 1), Error);
+  EXPECT_THROW(engine->time_dispatches(*set, {}, inputs, outputs, 1), Error);
 }
 
 }  // namespace

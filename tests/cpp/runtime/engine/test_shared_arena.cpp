@@ -187,7 +187,7 @@ TEST_F(RuntimeMemoryShared, TimedCallsAndProfilesShareToo) {
   EXPECT_EQ(loaded.run(xs, ys), 0);
   timed.run(*loaded.weights, symbols, inputs, outputs);
   if (device_->physical().timestamp_period_ns > 0) {
-    loaded.engine->profile(*loaded.weights, symbols, inputs, outputs, 1);
+    loaded.engine->time_dispatches(*loaded.weights, symbols, inputs, outputs, 1);
   }
   EXPECT_EQ(used().arenas, bytes_of(loaded, 50000));
   EXPECT_EQ(loaded.run(xs, ys), 0);

@@ -221,7 +221,7 @@ TEST_F(WeightStreaming, Profiles) {
   auto xs = ramp(kFloats, 3);
   std::vector<float> ys(kFloats);
   const HostTensor inputs[] = {host(xs)}, outputs[] = {host(ys)};
-  const auto times = streamed->profile(*set, {}, inputs, outputs, 2);
+  const auto times = streamed->time_dispatches(*set, {}, inputs, outputs, 2);
   ASSERT_EQ(times.size(), kLayers);
   for (const DispatchTime& time : times) EXPECT_GT(time.time_us, 0);
   EXPECT_TRUE(same_bits(ys, expected(weights_, 3)));

@@ -94,8 +94,9 @@ TEST(Guard, WeightProgramsAndProfiles) {
   const auto weights = checked->prepare_weights(std::vector{host(w)});
   checked->run(*weights, {}, std::vector{host(a)}, std::vector{host(y)});
   EXPECT_EQ(y, want);
-  EXPECT_EQ(checked->profile(*weights, {}, std::vector{host(a)}, std::vector{host(y)}, 2).size(),
-            1U);
+  EXPECT_EQ(
+      checked->time_dispatches(*weights, {}, std::vector{host(a)}, std::vector{host(y)}, 2).size(),
+      1U);
   EXPECT_EQ(y, want);
   const std::vector<float> before = w;
   const auto hostile = Engine::create(

@@ -19,8 +19,8 @@ class RuntimeScratch : public testing::Test {
   RuntimeScratch() : device_(open_device("")), pool_(*device_, MemoryUse::kArena) {}
 
   /// Borrows and gives back; the number of the piece.
-  static uint64_t use(ScratchUser& user, int64_t bytes, const Lane& lane) {
-    user.borrow(bytes, lane);
+  static uint64_t use(ScratchUser& user, int64_t bytes, const CallStream& stream) {
+    user.borrow(bytes, stream);
     const uint64_t id = user.id();
     EXPECT_GE(user.memory().size_bytes(), bytes);
     user.give_back();
@@ -34,7 +34,7 @@ class RuntimeScratch : public testing::Test {
   const int64_t before_ = memory_in_use(*device_).arenas;
   ScratchPool pool_;
   const std::array<char, 3> names_{};
-  const Lane a_{false, &names_[0]}, b_{false, &names_[1]}, c_{false, &names_[2]};
+  const CallStream a_{false, &names_[0]}, b_{false, &names_[1]}, c_{false, &names_[2]};
 };
 
 TEST_F(RuntimeScratch, OneLaneHasOnePieceOfTheLargestSize) {
@@ -79,7 +79,7 @@ TEST_F(RuntimeScratch, ALargerPieceTakesAFreeOnesPlace) {
   ScratchUser one(pool_), two(pool_), three(pool_);
   use(one, 2 * kMiB, a_);
   use(two, 3 * kMiB, b_);
-  EXPECT_EQ(pool_.pieces(), 1U) << "another lane's, which nobody used";
+  EXPECT_EQ(pool_.pieces(), 1U) << "another stream's, which nobody used";
   one.borrow(2 * kMiB, a_);
   use(two, 4 * kMiB, b_);
   EXPECT_EQ(pool_.pieces(), 2U) << "what is lent stays";
@@ -164,7 +164,7 @@ TEST_F(RuntimeScratch, ARunningStreamLendsToItsNextCallOnly) {
   const auto commands = allocate_commands(*device_, commands_of.get());
   begin_commands(*device_, commands, /*resubmit=*/true);
   end_commands(*device_, commands);
-  const Lane stream{true, &names_[0]}, other_stream{true, &names_[1]};
+  const CallStream stream{true, &names_[0]}, other_stream{true, &names_[1]};
   ScratchUser one(pool_), two(pool_), three(pool_), four(pool_);
   one.borrow(kMiB, stream);
   // Whatever comes between, the gate opens: otherwise the process would hang.
@@ -196,7 +196,7 @@ TEST_F(RuntimeScratch, ManyThreadsHaveNoMoreThanAPieceEach) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 400; ++i) {
         ScratchUser& user = *users[static_cast<size_t>(t * kUsers + i % kUsers)];
-        user.borrow((1 + (t + i) % 7) * 4096, thread_lane());
+        user.borrow((1 + (t + i) % 7) * 4096, thread_stream());
         if (auto* words = static_cast<int*>(user.memory().host())) {
           words[i % 1024] = t;
           std::this_thread::yield();
