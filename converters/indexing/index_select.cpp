@@ -1,7 +1,8 @@
 // Whole slices chosen by a list of indices: embedding and index_select.
 
 #include "converters/indexing/indexing_types.h"
-#include "converters/kit/steps.h"
+#include "converters/indexing/select_rows.h"
+#include "csrc/graph/strided.h"
 
 namespace tv {
 namespace {
@@ -14,8 +15,22 @@ void emit(const NodeContext& c, Builder& b, const char* table, const char* indic
                          dst("y", c.node.outputs[0])},
             .params = {param("elements", elements), param("inner", split.inner),
                        param("size", split.size), param("count", product(c.shape(indices)))},
+            .grid = one_each(elements, 64),
             .looks_up = true};
-  emit_flat(b, std::move(step), elements);
+  std::vector<Tactic> tactics;
+  if (is_dense(c.shape(indices), b.strides_of(c.node.input(indices)))) {
+    tactics.push_back(choose_rows(c, b,
+                                  {.x = c.node.input(table),
+                                   .index = c.node.input(indices),
+                                   .y = c.node.outputs[0],
+                                   .split = split,
+                                   .entries = product(c.shape(indices)),
+                                   .index_step = 1,
+                                   .place = "tv_place"},
+                                  "index_select"));
+  }
+  tactics.push_back({.name = "index_select", .steps = {std::move(step)}});
+  b.emit(std::move(tactics));
 }
 
 void embedding(const NodeContext& c, Builder& b) {
@@ -44,6 +59,11 @@ std::vector<Graph> embedding_examples() {
                            .output(dtype, {3, 5, 11})
                            .graph());
     }
+    graphs.push_back(ExampleGraph("aten::embedding")
+                         .input("weight", dtype, {37, 41})
+                         .input("indices", DType::kI64, {3, 5})
+                         .output(dtype, {3, 5, 41})
+                         .graph());
   }
   return graphs;
 }
@@ -56,6 +76,12 @@ std::vector<Graph> select_examples() {
                          .attr("dim", integer(1))
                          .input("index", DType::kI64, {3})
                          .output(dtype, {5, 3, 7})
+                         .graph());
+    graphs.push_back(ExampleGraph("aten::index_select")
+                         .input("self", dtype, {5, 11, 67})
+                         .attr("dim", integer(1))
+                         .input("index", DType::kI64, {3})
+                         .output(dtype, {5, 3, 67})
                          .graph());
   }
   return graphs;

@@ -5,7 +5,7 @@
 
 #include "converters/indexing/index_placement.h"
 #include "converters/indexing/indexing_types.h"
-#include "converters/kit/rows.h"
+#include "converters/indexing/row_scatter.h"
 #include "converters/kit/scalar_dims.h"
 #include "csrc/graph/strided.h"
 #include "csrc/rewriter.h"
@@ -16,76 +16,41 @@ namespace {
 // Finding the entries of each row compares each row with each entry.
 constexpr int64_t kMostComparisons = int64_t{1} << 31;
 
-/// What is scattered where, in one form for all operators.
-struct Scatter {
-  ValueId base = kNoValue, values = kNoValue;
-  std::vector<ValueId> indices;
-  Shape row_shape;      ///< sizes of the indexed dimensions
-  Shape index_shape;    ///< of the broadcast indices
-  Shape row_of, rest;   ///< strides over the output: of the row, of the values
-  Shape value_strides;  ///< strides over index_shape, of the values
-  Expr dropped = -1;
-  bool add = true;
-  bool checked = true;  ///< an index out of range is an error
-  bool wraps = true;    ///< negative indices count from the end
-};
-
-Step keys(const Scatter& s, const Graph& graph, const Builder& b, ValueId key) {
-  Step step{.kernel = "scatter_keys"};
-  LoopNest loops{.sizes = s.index_shape};
-  std::string picks;
-  for (size_t k = 0; k < s.indices.size(); ++k) {
-    const std::string n = std::to_string(k);
-    const ValueId id = s.indices[k];
-    loops.targets.emplace_back(
-        "i" + n, broadcast_strides(graph.value(id).shape, b.strides_of(id), s.index_shape));
-    step.operands.push_back(src("i" + n, id));
-    step.params.push_back(param("size" + n, s.row_shape.at(k)));
-    picks += "pick(row, int64_t(i" + n + "_raw(i" + n + "_offset)), size" + n + "); ";
-  }
-  const Expr entries = product(s.index_shape);
-  step.operands.push_back(dst("key", key));
-  step.params.push_back(param("entries", entries));
-  step.params.push_back(param("rows", product(s.row_shape)));
-  step.params.push_back({.name = "dropped", .value = s.dropped, .number = DType::kI32});
-  step.defines = {{"INDEX_PICKS(row)", picks},
-                  {"PLACE", s.checked ? "tv_place" : "tv_near"},
-                  {"WRAPS", flag(s.wraps)}};
-  loops.collapse();
-  loops.add_to(step, "entry");
-  step.grid = one_each(entries, 64);
-  return step;
+RowScatter scatter_of(const NodeContext& c) {
+  RowScatter s;
+  s.y = c.node.outputs[0];
+  s.out = c.output().shape;
+  return s;
 }
 
-void emit(const NodeContext& c, Builder& b, const Scatter& s) {
-  const Expr rows = product(s.row_shape), entries = product(s.index_shape);
-  const Shape& out = c.output().shape;
+/// The indices, which broadcast to `shape`.
+void set_indices(const NodeContext& c, const Builder& b, std::vector<ValueId> indices, Shape shape,
+                 RowScatter& s) {
+  for (const ValueId id : indices) {
+    s.index_strides.push_back(broadcast_strides(c.graph.value(id).shape, b.strides_of(id), shape));
+  }
+  s.indices = std::move(indices);
+  s.index_shape = std::move(shape);
+}
+
+void emit(const NodeContext& c, Builder& b, const RowScatter& s) {
+  std::vector<Tactic> tactics = sorted_scatter(c, b, s);
+  const Expr rows = s.rows(), entries = s.entries();
   const ValueId key = b.scratch("key", DType::kI32, {entries});
   const ValueId head = b.scratch("head", DType::kI32, {rows});
   const ValueId next = b.scratch("next", DType::kI32, {entries});
 
-  Tactic tactic{.name = "scatter_rows", .steps = {keys(s, c.graph, b, key)}};
+  Tactic tactic{.name = "scatter_rows", .steps = {scatter_keys(s, key)}};
   tactic.steps.push_back({.kernel = "scatter_chain",
                           .operands = {src("key", key), dst("head", head), dst("next", next)},
                           .params = {param("rows", rows), param("entries", entries)},
                           .grid = one_each(rows + entries, 64),
                           .iterations = entries});
-  Step apply{.kernel = "scatter_rows",
-             .defines = {{"ADD", s.add ? "1" : "0"}, {"BASE", s.base == kNoValue ? "0" : "1"}},
-             .operands = {src("head", head), src("next", next), src("v", s.values),
-                          dst("y", c.node.outputs[0])},
-             .params = {param("elements", product(out)), param("entries", entries)},
-             .grid = one_each(product(out), 64),
-             .iterations = entries};
-  if (s.base != kNoValue) apply.operands.push_back(src("x", s.base));
-  LoopNest of_y{.sizes = out, .targets = {{"row", s.row_of}, {"rest", s.rest}}};
-  of_y.collapse();
-  of_y.add_to(apply, "y");
-  LoopNest of_value{.sizes = s.index_shape, .targets = {{"v", s.value_strides}}};
-  of_value.collapse();
-  of_value.add_to(apply, "value");
+  Step apply = row_step("scatter_rows", s);
+  apply.operands.insert(apply.operands.begin(), {src("head", head), src("next", next)});
   tactic.steps.push_back(std::move(apply));
-  b.emit({std::move(tactic)});
+  tactics.push_back(std::move(tactic));
+  b.emit(std::move(tactics));
 }
 
 std::string too_many(const NodeContext& c, const Expr& rows, const Expr& entries) {
@@ -107,13 +72,11 @@ std::string embedding_unsupported(const NodeContext& c) {
 }
 
 void embedding_backward(const NodeContext& c, Builder& b) {
-  const Shape& index_shape = c.shape("indices");
   const Shape grad = b.strides_of(c.node.input("grad_output"));
-  Scatter s;
+  RowScatter s = scatter_of(c);
   s.values = c.node.input("grad_output");
-  s.indices = {c.node.input("indices")};
   s.row_shape = {c.output().shape.at(0)};
-  s.index_shape = index_shape;
+  set_indices(c, b, {c.node.input("indices")}, c.shape("indices"), s);
   s.row_of = {Expr(1), Expr(0)};
   s.rest = {Expr(0), grad.back()};
   s.value_strides.assign(grad.begin(), grad.end() - 1);
@@ -139,11 +102,10 @@ std::string put_unsupported(const NodeContext& c) {
 void index_put(const NodeContext& c, Builder& b) {
   const Shape& shape = c.shape("self");
   const IndexPlacement p = index_placement(c);
-  Scatter s;
+  RowScatter s = scatter_of(c);
   s.base = c.node.input("self");
   s.values = c.node.input("values");
-  s.indices = p.indices;
-  s.index_shape = p.index_shape;
+  set_indices(c, b, p.indices, p.index_shape, s);
   s.add = c.node.flag("accumulate");
   s.checked = checks_indices(c);
   s.wraps = index_wraps(c.node);
@@ -215,6 +177,14 @@ std::vector<Graph> embedding_examples() {
                          .attr("scale_grad_by_freq", false)
                          .output(dtype, {37, 11})
                          .graph());
+    graphs.push_back(ExampleGraph("aten::embedding_dense_backward")
+                         .input("grad_output", dtype, {29, 41})
+                         .input("indices", DType::kI64, {29})
+                         .attr("num_weights", integer(7))
+                         .attr("padding_idx", integer(3))
+                         .attr("scale_grad_by_freq", false)
+                         .output(dtype, {7, 41})
+                         .graph());
   }
   return graphs;
 }
@@ -229,6 +199,13 @@ std::vector<Graph> put_examples() {
                            .input("values", dtype, {7})
                            .attr("accumulate", add)
                            .output(dtype, {5, 11, 7})
+                           .graph());
+      graphs.push_back(ExampleGraph("aten::index_put")
+                           .input("self", dtype, {11, 41})
+                           .inputs("indices", {{DType::kI64, {29}}})
+                           .input("values", dtype, {29, 41})
+                           .attr("accumulate", add)
+                           .output(dtype, {11, 41})
                            .graph());
     }
   }

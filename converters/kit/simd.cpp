@@ -11,4 +11,12 @@ std::string simd_refusal(const DeviceProfile& device) {
   return "";
 }
 
+std::string simd_uniform(const Graph& graph, const Expr& count) {
+  const int64_t most = count.bounds(graph.symbols).second;
+  return most <= 1 << 9    ? "simd_uniform_small"
+         : most <= 1 << 15 ? "tv_uniform"
+         : most <= 1 << 18 ? "simd_uniform"
+                           : "simd_uniform_large";
+}
+
 }  // namespace tv

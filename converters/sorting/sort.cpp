@@ -1,7 +1,7 @@
 // sort, topk, and single elements of sorted lines: kthvalue, median, nanmedian, mode.
 
 #include "converters/kit/row_types.h"
-#include "converters/sorting/sort_lines.h"
+#include "converters/sorting/sort_simd.h"
 
 namespace tv {
 namespace {
@@ -10,6 +10,20 @@ namespace {
 ValueId indices_of(const NodeContext& c) {
   const auto& outputs = c.node.outputs;
   return outputs.size() > 1 && is_used(c.graph, outputs[1]) ? outputs[1] : kNoValue;
+}
+
+/// Writes the first elements of each line, and their positions where wanted.
+Step emit_step(const SortLines& lines, const SortedLines& sorted, ValueId y, ValueId indices) {
+  const Expr outputs = lines.lines() * lines.limit;
+  Step emit{.kernel = "sort_emit",
+            .defines = {{"INDICES", indices == kNoValue ? "0" : "1"}},
+            .operands = {src("x", lines.x.value), src("at", sorted.at), dst("y", y)},
+            .params = {param("outputs", outputs), param("count", lines.split.size),
+                       param("inner", lines.split.inner), param("limit", lines.limit),
+                       param("from", sorted.from), param("pitch", sorted.pitch)},
+            .grid = one_each(outputs, 64)};
+  if (indices != kNoValue) emit.operands.push_back(dst("idx", indices));
+  return emit;
 }
 
 void convert_sort(const NodeContext& c, Builder& b) {
@@ -22,28 +36,24 @@ void convert_sort(const NodeContext& c, Builder& b) {
     b.emit({{.name = "sort_tile", .steps = {sort_directly(c, lines, y, indices)}}});
     return;
   }
+  std::vector<Tactic> tactics;
+  if (c.device.is_cpu()) {
+    SimdSort simd = sort_by_simd(c, b, lines);
+    simd.steps.push_back(emit_by_simd(c, lines, simd.sorted, y, indices)
+                             .value_or(emit_step(lines, simd.sorted, y, indices)));
+    tactics.push_back(
+        {.name = "sort_simd", .refusal = simd.refusal, .steps = std::move(simd.steps)});
+  }
   std::vector<Step> steps;
   const SortedLines sorted = sort(c, b, lines, steps);
-  const Expr outputs = lines.lines() * lines.limit;
-  Step emit{.kernel = "sort_emit",
-            .defines = {{"INDICES", indices == kNoValue ? "0" : "1"}},
-            .operands = {src("x", lines.x.value), src("at", sorted.at), dst("y", y)},
-            .params = {param("outputs", outputs), param("count", lines.split.size),
-                       param("inner", lines.split.inner), param("limit", lines.limit),
-                       param("from", sorted.from)},
-            .grid = one_each(outputs, 64)};
-  if (indices != kNoValue) emit.operands.push_back(dst("idx", indices));
-  steps.push_back(std::move(emit));
-  b.emit({{.name = "sort_merge", .steps = std::move(steps)}});
+  steps.push_back(emit_step(lines, sorted, y, indices));
+  tactics.push_back({.name = "sort_merge", .steps = std::move(steps)});
+  b.emit(std::move(tactics));
 }
 
-void convert_pick(const NodeContext& c, Builder& b, const std::string& rule) {
-  SortLines lines = sort_lines(c);
-  const bool nans = is_float(c.dtype("self"));
-  if (rule == "KTH") lines.limit = c.node.expr("k");
-  if (rule != "KTH" && rule != "MODE" && !nans) lines.limit = floordiv(lines.split.size + 1, 2);
-  std::vector<Step> steps;
-  const SortedLines sorted = sort(c, b, lines, steps);
+/// Writes one element of each sorted line.
+Step pick_step(const NodeContext& c, const SortLines& lines, const SortedLines& sorted,
+               const std::string& rule) {
   const ValueId indices = indices_of(c);
   Step step{.kernel = "sort_pick",
             .defines = {{"INDICES", indices == kNoValue ? "0" : "1"}},
@@ -60,8 +70,26 @@ void convert_pick(const NodeContext& c, Builder& b, const std::string& rule) {
     step.grid = one_each(lines.lines(), 64);
     step.iterations = 33;
   }
-  steps.push_back(std::move(step));
-  b.emit({{.name = "sort_pick", .steps = std::move(steps)}});
+  return step;
+}
+
+void convert_pick(const NodeContext& c, Builder& b, const std::string& rule) {
+  SortLines lines = sort_lines(c);
+  const bool nans = is_float(c.dtype("self"));
+  if (rule == "KTH") lines.limit = c.node.expr("k");
+  if (rule != "KTH" && rule != "MODE" && !nans) lines.limit = floordiv(lines.split.size + 1, 2);
+  std::vector<Tactic> tactics;
+  if (c.device.is_cpu()) {
+    SimdSort simd = sort_by_simd(c, b, lines);
+    simd.steps.push_back(pick_step(c, lines, simd.sorted, rule));
+    tactics.push_back(
+        {.name = "sort_simd", .refusal = simd.refusal, .steps = std::move(simd.steps)});
+  }
+  std::vector<Step> steps;
+  const SortedLines sorted = sort(c, b, lines, steps);
+  steps.push_back(pick_step(c, lines, sorted, rule));
+  tactics.push_back({.name = "sort_pick", .steps = std::move(steps)});
+  b.emit(std::move(tactics));
 }
 
 std::string pick_unsupported(const NodeContext& c, const std::string& rule) {

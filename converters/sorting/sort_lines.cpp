@@ -22,11 +22,6 @@ int64_t power_of_two_from(int64_t least) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(least)));
 }
 
-/// Upper bound of a line's length.
-int64_t longest(const NodeContext& c, const SortLines& lines) {
-  return std::min(lines.split.size.bounds(c.graph.symbols).second, kMostElements);
-}
-
 TileShape tile_shape(const NodeContext& c, const SortLines& lines) {
   TileShape shape;
   // A barrier costs a CPU driver more than a merge of everything: it begins with runs of one.
@@ -35,16 +30,6 @@ TileShape tile_shape(const NodeContext& c, const SortLines& lines) {
   const int64_t all = shape.segment * std::max<int64_t>(typical(c.graph, lines.lines()), 1);
   shape.elements = std::max(shape.segment, std::min(power_of_two_from(all), kTile));
   return shape;
-}
-
-void add_key(Step& step, DType dtype, bool descending) {
-  const bool is64 = dtype == DType::kI64;
-  step.defines.insert(step.defines.end(),
-                      {{"KEY", is64 ? "int64_t" : "uint"},
-                       {"KEY_MOST", is64 ? "0x7fffffffffffffffL" : "0xffffffffu"},
-                       {"FLOAT_KEY", is_float(dtype) ? "1" : "0"},
-                       {"INT64_KEY", is64 ? "1" : "0"},
-                       {"DESCENDING", descending ? "1" : "0"}});
 }
 
 Step tile_step(const NodeContext& c, const SortLines& lines) {
@@ -64,9 +49,6 @@ Step tile_step(const NodeContext& c, const SortLines& lines) {
   step.iterations = 4 * (stages * (stages + 1) / 2 + stages + 4);
   return step;
 }
-
-/// 1 if runs of `run` elements have to be merged, else 0.
-Expr is_needed(const Expr& size, int64_t run) { return max(min(ceil_div(size, run) - 1, 1), 0); }
 
 /// Merges runs of `run` elements, the `pass`-th merge of the lines.
 Step merge_step(const SortLines& lines, int64_t run, int64_t pass) {
@@ -106,11 +88,28 @@ Step path_step(const SortLines& lines, int64_t run, int64_t pass) {
 
 }  // namespace
 
+int64_t longest(const NodeContext& c, const SortLines& lines) {
+  return std::min(lines.split.size.bounds(c.graph.symbols).second, kMostElements);
+}
+
+Expr is_needed(const Expr& size, int64_t run) { return max(min(ceil_div(size, run) - 1, 1), 0); }
+
+void add_key(Step& step, DType dtype, bool descending) {
+  const bool is64 = dtype == DType::kI64;
+  step.defines.insert(step.defines.end(),
+                      {{"KEY", is64 ? "int64_t" : "uint"},
+                       {"KEY_MOST", is64 ? "0x7fffffffffffffffL" : "0xffffffffu"},
+                       {"FLOAT_KEY", is_float(dtype) ? "1" : "0"},
+                       {"INT64_KEY", is64 ? "1" : "0"},
+                       {"DESCENDING", descending ? "1" : "0"}});
+}
+
 void SortedLines::add_to(Step& step, const SortLines& lines) const {
   step.operands.insert(step.operands.end(), {src("keys", keys), src("at", at)});
-  step.params.insert(step.params.end(),
-                     {param("rows", lines.lines()), param("count", lines.split.size),
-                      param("inner", lines.split.inner), param("from", from)});
+  step.params.insert(
+      step.params.end(),
+      {param("rows", lines.lines()), param("count", lines.split.size),
+       param("inner", lines.split.inner), param("from", from), param("pitch", pitch)});
   add_key(step, lines.dtype, lines.descending);
 }
 
@@ -148,7 +147,8 @@ SortedLines sort(const NodeContext& c, Builder& b, const SortLines& lines,
   const Shape both = {2, lines.lines(), lines.split.size};
   const DType key = lines.dtype == DType::kI64 ? DType::kI64 : DType::kI32;
   SortedLines sorted{.keys = b.scratch("keys", key, both),
-                     .at = b.scratch("at", DType::kI32, both)};
+                     .at = b.scratch("at", DType::kI32, both),
+                     .pitch = lines.split.size};
   Step tiles = tile_step(c, lines);
   tiles.defines.insert(tiles.defines.end(), {{"DIRECT", "0"}, {"INDICES", "0"}});
   tiles.operands.insert(tiles.operands.end(), {dst("keys", sorted.keys), dst("at", sorted.at)});

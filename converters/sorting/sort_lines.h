@@ -20,18 +20,25 @@ struct SortLines {
   Expr lines() const { return split.outer * split.inner; }
 };
 
-/// What sorted lines are in: [2, lines, size] of keys and positions, in order from element `from`
-/// on.
+/// What sorted lines are in: keys and positions, in order from element `from` on.
 struct SortedLines {
   ValueId keys = kNoValue, at = kNoValue;
   Expr from = 0;
-  /// Operands keys and at, parameters rows, count, inner and from, and the defines of
+  Expr pitch = 0;  ///< elements from one line to the next
+  /// Operands keys and at, parameters rows, count, inner, from and pitch, and the defines of
   /// sort_key.glsl.
   void add_to(Step& step, const SortLines& lines) const;
 };
 
 /// The dimension that `dim` names, the last by default, and everything in one line without one.
 SortLines sort_lines(const NodeContext& context);
+
+/// Upper bound of a line's length.
+int64_t longest(const NodeContext& context, const SortLines& lines);
+/// 1 if runs of `run` elements have to be merged, else 0.
+Expr is_needed(const Expr& size, int64_t run);
+/// The defines of sort_key.glsl.
+void add_key(Step& step, DType dtype, bool descending);
 
 /// True if every line fits one tile, so that `sort_directly` applies.
 bool is_one_tile(const NodeContext& context, const SortLines& lines);

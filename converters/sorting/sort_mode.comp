@@ -1,8 +1,8 @@
 // The most frequent element of each sorted line, the smallest of several, and its last position.
 // Nans are not equal to each other.
 //
-// x: lines of `count` elements, `inner` apart; keys, at: [2, rows, count], read from `from` on. A
-// line a workgroup. Defines: those of sort_key.glsl, INDICES.
+// x: lines of `count` elements, `inner` apart; keys, at: lines `pitch` apart, read from `from` on.
+// A line a workgroup. Defines: those of sort_key.glsl, INDICES.
 
 #include "sort_key.glsl"
 
@@ -16,7 +16,7 @@ uvec2 better(uvec2 a, uvec2 b) {
 void main() {
   const uint row = tv_group(), t = gl_LocalInvocationID.x;
   if (row >= rows || count == 0u) return;
-  const uint line = from + row * count;
+  const uint line = from + row * pitch;
   uvec2 best = uvec2(0u, count - 1u);
   for (uint i = t; i < count; i += LOCAL_X) {
     const KEY key = KEY(keys_raw(line + i));

@@ -1,8 +1,8 @@
 // One element of each sorted line, with its position: RULE KTH the `wanted`-th, MEDIAN the lower of
 // the middle ones or, where there are any, the first nan; NANMEDIAN the middle of what is no nan.
 //
-// x: lines of `count` elements, `inner` apart; keys, at: [2, rows, count], read from `from` on. A
-// line an invocation. An empty line gives nan. Defines: those of sort_key.glsl, RULE, INDICES.
+// x: lines of `count` elements, `inner` apart; keys, at: lines `pitch` apart, read from `from` on.
+// A line an invocation. An empty line gives nan. Defines: those of sort_key.glsl, RULE, INDICES.
 
 #include "sort_key.glsl"
 
@@ -21,7 +21,7 @@ void main() {
 #endif
     return;
   }
-  const uint line = from + row * count;
+  const uint line = from + row * pitch;
 #if RULE == KTH
   const uint place = wanted;
 #else

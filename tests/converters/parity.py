@@ -106,15 +106,23 @@ def tactics_taken():
               for layer in Engine(call.vke(), call.engine.device()).info()["layers"]}
 
 
-def check_tactic(name, function, *args, **how):
-    """As `check`, with the tactic of this name, which an engine must have taken."""
+@contextmanager
+def only_tactic(name):
+    """What is compiled inside has the tactic of this name wherever it applies, and some engine must
+    have taken it."""
     def named(settings, *given, **kwargs):
         return json.dumps(json.loads(plain(settings, *given, **kwargs)) | {"tactics": [name]})
 
     plain = Settings.compiler_json
     with mock.patch.object(Settings, "compiler_json", named), tactics_taken() as taken:
-        check(function, *args, **how)
+        yield
     assert name in taken, f"{name} was refused, or is no tactic; taken were {sorted(taken)}"
+
+
+def check_tactic(name, function, *args, **how):
+    """As `check`, with the tactic of this name, which an engine must have taken."""
+    with only_tactic(name):
+        check(function, *args, **how)
 
 
 def _compiled(function, dynamic, options):

@@ -119,6 +119,12 @@ simd_held simd_store2(tv_ref_f32 p, float a, float b) {
   return simd_held(SIMD_CHECKED(at, 8u), packUint2x32(pair));
 }
 
+/// Lane i will store v to the i-th 64 bits from p.
+simd_held simd_store_u64(uint64_t p, uint64_t v) {
+  const uint lane = simd_uniform_small(gl_SubgroupInvocationID);
+  return simd_held(SIMD_CHECKED(p + uint64_t(lane * 8u), 8u), v);
+}
+
 /// Stands between simd_store2 and simd_release, in no loop and no branch.
 ///
 /// The loop over the lanes indexes vectors by its counter. LLVM writes a vector that lies in a

@@ -82,7 +82,7 @@ SUFFIXES = {".h", ".cpp", ".hpp", ".cc", ".inc"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[>"]', re.MULTILINE)
 # Below converters/ each folder knows kit/ and itself; what else one builds on stands here, and not
 # the other way round. A kernel's includes and the kernels that a converter names count as well.
-BUILDS_ON = {"convolution": {"matmul"}, "resampling": {"sorting"}}
+BUILDS_ON = {"convolution": {"matmul"}, "indexing": {"sorting"}, "resampling": {"sorting"}}
 KERNELS = {".comp", ".glsl"}
 KERNEL_NAME = re.compile(r'\bkernel = "(\w+)"')
 # Libraries that a folder, and with it all below it in ORDER, may know.
