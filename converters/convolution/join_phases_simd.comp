@@ -37,7 +37,7 @@ void main() {
   float v[ROWS][HALVES];
   [[unroll]] for (uint r = 0u; r < ROWS; r++) {
     [[unroll]] for (uint h = 0u; h < HALVES; h++) {
-      v[r][h] = vector_of(t.plane, row_of_tile(t, r), t.first + h * LANES);
+      v[r][h] = vector_of(t.z, row_of_tile(t, r), t.first + h * LANES);
     }
   }
   store_rows(t, v);

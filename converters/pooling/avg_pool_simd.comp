@@ -67,7 +67,7 @@ void main() {
     const uint start = span_start(uint(COLUMNS_OF(column_of_tile(t, h)).from), width);
     [[unroll]] for (uint r = 0u; r < ROWS; r++) {
       const Range rows = ROWS_OF(row_of_tile(t, r));
-      v[r][h] = mean_of(rows_of(t.plane, rows, start), start, rows, columns);
+      v[r][h] = mean_of(rows_of(t.z, rows, start), start, rows, columns);
     }
   }
   store_rows(t, v);

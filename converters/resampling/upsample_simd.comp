@@ -76,7 +76,7 @@ void main() {
   [[unroll]] for (uint h = 0u; h < HALVES; h++) {
     const Columns columns = columns_of(column_of_tile(t, h), lane_column(t, h), pace);
     [[unroll]] for (uint r = 0u; r < ROWS; r++) {
-      v[r][h] = value_of(row_of(t.plane, row_of_tile(t, r), columns.start), columns.taps);
+      v[r][h] = value_of(row_of(t.z, row_of_tile(t, r), columns.start), columns.taps);
     }
   }
   store_rows(t, v);

@@ -7,7 +7,7 @@
 // parameters: those of add_row_tiles (row_tiles.h).
 
 struct RowTile {
-  uint plane, block, first;  // the first row and column
+  uint z, block, first;  // its plane, and its first row and column
 };
 
 /// n / d for places and planes. A division of integers is a loop over the lanes: numbers below 2^16
@@ -22,17 +22,17 @@ uint tile_quotient(uint n, uint d) {
 
 RowTile row_tile() {
 #if FLAT
-  const uint id = simd_uniform_large(tv_group()), plane = id / places;
-  const uint place = id - plane * places;
+  const uint id = simd_uniform_large(tv_group()), z = id / places;
+  const uint place = id - z * places;
 #else
-  const uint place = PLACE_OF(gl_WorkGroupID.x), plane = PLANE_OF(gl_WorkGroupID.y);
+  const uint place = PLACE_OF(gl_WorkGroupID.x), z = PLANE_OF(gl_WorkGroupID.y);
 #endif
   const uint block = tile_quotient(place, tiles);
   const uint column = (place - block * tiles) * (HALVES * LANES);
 #if WHOLE
-  return RowTile(plane, block * ROWS, min(column, width_out - HALVES * LANES));
+  return RowTile(z, block * ROWS, min(column, width_out - HALVES * LANES));
 #else
-  return RowTile(plane, block * ROWS, column);
+  return RowTile(z, block * ROWS, column);
 #endif
 }
 
@@ -48,7 +48,7 @@ void store_rows(RowTile t, float v[ROWS][HALVES]) {
 #if WHOLE
   simd_held held[ROWS];
   [[unroll]] for (uint r = 0u; r < ROWS; r++) {
-    const uint at = (t.plane * lines + row_of_tile(t, r)) * width_out + t.first;
+    const uint at = (t.z * lines + row_of_tile(t, r)) * width_out + t.first;
     held[r] = y_simd_store2(at, y_T(v[r][0]), y_T(v[r][1]));
   }
   SIMD_WAIT
@@ -58,7 +58,7 @@ void store_rows(RowTile t, float v[ROWS][HALVES]) {
     [[unroll]] for (uint h = 0u; h < HALVES; h++) {
       const uint row = t.block + r, column = t.first + h * LANES + gl_SubgroupInvocationID;
       if (row < lines && column < width_out) {
-        y_store((t.plane * lines + row) * width_out + column, y_T(v[r][h]));
+        y_store((t.z * lines + row) * width_out + column, y_T(v[r][h]));
       }
     }
   }
