@@ -62,7 +62,8 @@ TV_COMPILER_SETTING(kOperators, torch_executed_ops, {},
 TV_COMPILER_SETTING(kBool, require_full_compilation, false,
   .in_key = false, .saved = true, .section = "Where and what",
   .help = "True: unless everything is in engines, compilation fails with an error that lists what "
-          "is not. A graph break counts, too: the error gives its reason and place")
+          "is not. A graph break counts, too: the error gives its reason and place; and so does an "
+          "engine that cannot be built")
 
 TV_PYTHON_SETTING(kBool, pass_through_build_failures, false,
   .saved = true, .section = "Where and what",

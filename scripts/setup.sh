@@ -63,20 +63,28 @@ done_before() { [ "$(cat ".setup/$1" 2>/dev/null)" = "$2" ]; }
 # torch is named in each pip command that could pull another build of it.
 torch=${TORCH_SPEC:-torch==2.13.0}
 
+# What an extra of setup.cfg names, in words.
+extra() {
+  .venv/bin/python - "$1" <<'PYTHON'
+import configparser, sys
+setup = configparser.ConfigParser()
+setup.read("setup.cfg")
+lines = setup["options.extras_require"][sys.argv[1]].splitlines()
+print(*filter(None, (line.strip() for line in lines)), sep="\n")
+PYTHON
+}
+
 # What the build needs.
 install_python_packages() {
-  local onnx  # tests hold a list of one version's cases
-  onnx=$(grep -o 'onnx==[0-9.]*' setup.cfg)
-  pip_install pip "PyTorch" "$torch" transformers numpy pybind11 "$onnx" "setuptools>=68" wheel
+  pip_install pip "PyTorch" "$torch" transformers numpy pybind11 "$(extra test | grep '^onnx==')" \
+    "setuptools>=68" wheel
 }
 
 # What it does not need: installed beside it.
 install_more_packages() {
-  [ $service = no ] || pip_install pip-service "the compile service's packages" cryptography fastapi \
-    httpx prometheus-client sqlmodel uvicorn
-  [ $tests = no ] || pip_install pip-tests "the tests' packages" "$torch" pytest pytest-xdist hypothesis \
-    safetensors expecttest jsonschema onnxruntime onnxscript onnxslim polygraphy torchao pydantic pyyaml \
-    standardwebhooks clang-format==23.1.5 ruff==0.17.6
+  [ $service = no ] || pip_install pip-service "the compile service's packages" $(extra service)
+  # shellcheck disable=SC2046 # words
+  [ $tests = no ] || pip_install pip-tests "the tests' packages" "$torch" $(extra test) $(extra lint)
   # Tests that need a server are skipped where it cannot be had.
   [ $tests = no ] || scripts/triton_fixture.sh >.setup/triton_folder || true
 }

@@ -47,5 +47,5 @@ if [ "${1:-}" = --all ]; then
   done
 
   echo "== PyTorch's own tests of compiled backends, fetched; a run that is stopped goes on"
-  .venv/bin/python tests/torch_suites/run.py --results build/torch_suites --seconds 600 --workers 2
+  .venv/bin/python tests/torch_suites/run.py --results build/torch_suites --seconds 2400 --workers 2
 fi

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from ._base.errors import OUT_OF_MEMORY, DeviceError
+from ._base.errors import UNAVAILABLE, DeviceError
 from ._cli import cache, coverage
 from ._device import device_list
 
@@ -18,7 +18,7 @@ def main(arguments=None) -> int:
     args = parser.parse_args(arguments)
     try:
         return args.run(args)
-    except (ValueError, OSError, DeviceError, *OUT_OF_MEMORY) as error:
+    except (ValueError, OSError, DeviceError, *UNAVAILABLE) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 1
 

@@ -343,8 +343,8 @@ void Device::check(VkResult result, const char* what) {
     mark_lost();
     throw DeviceLostError(
         prefix + profile().name +
-        " was lost (a crash, a hang or a reset of the driver): the next call of a program opens it "
-        "anew; an engine of your own has to be created again");
+        " was lost (a crash, a hang or a reset of the driver): the next call from Python opens it "
+        "anew; in C++ an engine has to be created again");
   }
   const std::string name = result_name(result);
   if (is_out_of_memory(result))

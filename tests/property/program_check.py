@@ -25,7 +25,7 @@ class Verdict:
         wrong: what differs from eager, and not by roundings, and not with PyTorch's own backends.
         torchs: how much of what differs is the same with one of those.
         rounding: how many values differ as eager's do with other roundings.
-        native: how many engines said, at a call, that they run natively.
+        native: how many graphs and engines said that they run natively, for a good reason.
         calls: compared calls.
     """
 
@@ -51,13 +51,26 @@ ROUNDED = frozenset({"values", "later", "written", "shape", "results"})
 _NO_KERNEL = re.compile(r"^none .* for NotImplementedError \(\"\w+\" not implemented for '\w+'")
 
 
+# Why PyTorch runs a graph, or an engine's call, of a program (docs/design/0016).
+_GOOD_REASON = re.compile("|".join((
+    r"as_strided (of an argument that is written and does not begin|reads beside|writes beside)",
+    r"(an argument|a view) that is written has, or may have, elements that overlap",
+    r"a result is a view with elements of another type, conjugated or negated, whose size varies",
+    r"x\.data = … or set_ gives a tensor another's memory",
+    r"PyTorch cannot check the size of what an argument is a view of",
+    r"engine_\d+ runs natively: \[check_indices\]")))
+# It is a good one if PyTorch's own backend, which hands AOTAutograd the same graph, fails, too.
+_AOTS_REASON = "PyTorch's AOTAutograd failed"
+
+
 def check(text: str, without: frozenset[str] = frozenset()) -> Verdict:
     """Runs a case's file as eager and compiled; `without`: kinds of differences that count not."""
     case = load(text)
     expected, _ = run_world(case, None)
     actual, told = run_world(case, "vulkan")
     verdict = Verdict(calls=sum(not r.error for r in expected), refused=bool(expected[0].error))
-    verdict.native = sum("runs natively" in t and "not built" not in t for t in told)
+    native = [t for t in told if "runs natively" in t and "was not built" not in t]
+    verdict.native = len(native)
     found = [d for d in differences(expected, actual) if d.kind not in without]
     found = [d for d in found if d.kind != "error" or not _NO_KERNEL.search(d.how)]
     if found:
@@ -77,8 +90,19 @@ def check(text: str, without: frozenset[str] = frozenset()) -> Verdict:
     unbuilt = [t for t in told if "was not built" in t or "a bug in torch_vulkan" in t]
     if "build" not in without:
         found += [Difference("build", 0, "an engine", t) for t in unbuilt[:1]]
+    if "native" not in without:
+        found += [Difference("native", 0, "a graph", t) for t in _without_reason(native, case)][:1]
     verdict.wrong = found
     return verdict
+
+
+def _without_reason(native: list[str], case: Case) -> list[str]:
+    """Those of the warnings that say no good reason."""
+    others = [t for t in native if not _GOOD_REASON.search(t)]
+    aots = [t for t in others if _AOTS_REASON in t]
+    if aots and any(r.error for r in run_world(case, "aot_eager")[0]):
+        others = [t for t in others if t not in aots]
+    return others
 
 
 def _without(found: list[Difference], others: list[Difference]) -> list[Difference]:

@@ -9,6 +9,7 @@
 #include "runtime/base/error.h"
 #include "runtime/spec/vke.h"
 #include "runtime/spec/vke_parts.h"
+#include "runtime/vulkan/device.h"
 
 namespace tv::bindings {
 namespace {
@@ -124,6 +125,8 @@ void bind_engine_facts(py::class_<PyEngine>& engine) {
   engine.def("info", [](const PyEngine& engine) { return spec_info(engine->spec()); })
       .def_property_readonly("device",
                              [](const PyEngine& engine) { return profile(*engine->device()); })
+      .def_property_readonly("is_lost",
+                             [](const PyEngine& engine) { return is_lost(*engine->device()); })
       .def(
           "bind_shapes",
           [](const PyEngine& engine, const std::vector<std::vector<int64_t>>& shapes) {

@@ -2,6 +2,7 @@
 
 #include "python/bindings/module/module.h"
 #include "runtime/base/error.h"
+#include "runtime/vulkan/device_lost.h"
 
 namespace tv::bindings {
 namespace {
@@ -10,14 +11,23 @@ namespace {
 PyObject* unsupported_error = nullptr;
 PyObject* device_error = nullptr;
 
-/// PyTorch's exception, or Python's in a process that has not loaded PyTorch.
-PyObject* out_of_memory_error() {
-  static PyObject* found = nullptr;
+/// PyTorch's exception of this name, or `other` in a process that has not loaded PyTorch.
+PyObject* torchs_error(PyObject*& found, const char* name, PyObject* other) {
   if (found != nullptr) return found;
   PyObject* torch = PyDict_GetItemString(PyImport_GetModuleDict(), "torch");
-  if (torch != nullptr) found = PyObject_GetAttrString(torch, "OutOfMemoryError");
+  if (torch != nullptr) found = PyObject_GetAttrString(torch, name);
   if (found == nullptr) PyErr_Clear();
-  return found != nullptr ? found : PyExc_MemoryError;
+  return found != nullptr ? found : other;
+}
+
+PyObject* out_of_memory_error() {
+  static PyObject* found = nullptr;
+  return torchs_error(found, "OutOfMemoryError", PyExc_MemoryError);
+}
+
+PyObject* device_lost_error() {
+  static PyObject* found = nullptr;
+  return torchs_error(found, "AcceleratorError", device_error);
 }
 
 PyObject* new_exception(py::module_& m, const char* name, const char* doc) {
@@ -42,6 +52,8 @@ void bind_errors(py::module_& m) {
       PyErr_SetString(index ? PyExc_IndexError : PyExc_RuntimeError, error.what());
     } catch (const OutOfMemoryError& error) {
       PyErr_SetString(out_of_memory_error(), error.what());
+    } catch (const DeviceLostError& error) {
+      PyErr_SetString(device_lost_error(), error.what());
     } catch (const Error& error) {
       switch (error.kind()) {
         case ErrorKind::kUser:

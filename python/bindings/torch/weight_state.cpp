@@ -10,41 +10,82 @@
 namespace tv::torch_bindings {
 namespace {
 
-constexpr int64_t kPieceBytes = int64_t{1} << 20;
+constexpr size_t kPieceBytes = size_t{1} << 20;
 
-WeightState start_of(uint64_t seed) {
-  WeightState lanes;
-  for (size_t i = 0; i < lanes.size(); ++i) lanes[i] = (seed + i + 1) * 0x9e3779b97f4a7c15ULL;
+/// Two words that the compiler keeps in one register: what every x86-64 and every 64-bit ARM has
+/// instructions for. Multiplication of 64-bit words is not among these, shifts and sums are.
+using Words [[gnu::vector_size(16)]] = uint64_t;
+using Lanes = std::array<Words, 8>;
+
+Lanes start_of(uint64_t seed) {
+  Lanes lanes;
+  for (uint64_t i = 0; i < lanes.size(); ++i) {
+    const uint64_t first = (seed + 2 * i + 1) * 0x9e3779b97f4a7c15ULL;
+    lanes[i] = Words{first, first + 0x9e3779b97f4a7c15ULL};
+  }
   return lanes;
 }
 
-// Each step is a bijection of the lane for a given word and of the word for a given lane.
-uint64_t stir(uint64_t lane, uint64_t word) {
-  return std::rotl((lane ^ word) * 0xd6e8feb86659fd93ULL, 29);
+// A bijection of the lane for a given word, and of the word for a given lane.
+Words stir(Words lane, Words word) {
+  lane ^= word;
+  lane += lane << 17;
+  return lane ^ (lane >> 29);
 }
 
-void add(WeightState& lanes, const uint8_t* bytes, size_t size) {
-  for (; size >= sizeof(lanes); bytes += sizeof(lanes), size -= sizeof(lanes)) {
-    WeightState words;
+void stir(Lanes& lanes, const Lanes& words) {
+  for (size_t i = 0; i < lanes.size(); ++i) lanes[i] = stir(lanes[i], words[i]);
+}
+
+void add(Lanes& lanes, const uint8_t* bytes, size_t size) {
+  Lanes words;
+  for (; size >= sizeof(words); bytes += sizeof(words), size -= sizeof(words)) {
     std::memcpy(words.data(), bytes, sizeof(words));
-    for (size_t i = 0; i < lanes.size(); ++i) lanes[i] = stir(lanes[i], words[i]);
+    stir(lanes, words);
   }
   if (size == 0) return;
-  WeightState words{};
+  words = {};
   std::memcpy(words.data(), bytes, size);
-  for (size_t i = 0; i < lanes.size(); ++i) lanes[i] = stir(lanes[i], words[i]);
+  stir(lanes, words);
 }
 
 // Of memory that the host cannot read: equal to no other.
 WeightState unknown() {
   static std::atomic<uint64_t> count{0};
-  return start_of(++count);
+  return {++count};
 }
 
-WeightState digest_of(const at::Tensor& tensor) {
-  if (!tensor.is_cpu()) return unknown();
-  const at::Tensor dense = tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous();
-  return digest(dense.const_data_ptr(), dense.nbytes());
+/// Bytes in pieces that threads take.
+struct Piece {
+  const uint8_t* first;
+  size_t size;
+  Lanes lanes;
+};
+
+void cut(std::vector<Piece>& pieces, const void* bytes, size_t size) {
+  const auto* first = static_cast<const uint8_t*>(bytes);
+  for (size_t at = 0; at < size; at += kPieceBytes)
+    pieces.push_back({first + at, std::min(kPieceBytes, size - at), start_of(0)});
+}
+
+void read(std::vector<Piece>& pieces) {
+  at::parallel_for(0, static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t end) {
+    for (auto p = static_cast<size_t>(begin); p < static_cast<size_t>(end); ++p)
+      add(pieces[p].lanes, pieces[p].first, pieces[p].size);
+  });
+}
+
+/// Of a tensor of `size` bytes, whose pieces begin at `piece`, which is moved to the next one's.
+WeightState state_of(std::vector<Piece>::const_iterator& piece, size_t size) {
+  Lanes lanes = start_of(size);
+  for (size_t at = 0; at < size; at += kPieceBytes, ++piece) stir(lanes, piece->lanes);
+  WeightState state;
+  for (size_t i = 0; i < state.size() / 2; ++i) {
+    const Words both = stir(lanes[i], lanes[i + state.size() / 2]);
+    state[2 * i] = both[0];
+    state[2 * i + 1] = both[1];
+  }
+  return state;
 }
 
 /// Not where an inference tensor has been given another's data, either, though it says by
@@ -63,30 +104,22 @@ void warn_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-WeightState digest(const void* bytes, size_t size) {
-  const auto* first = static_cast<const uint8_t*>(bytes);
-  const auto total = static_cast<int64_t>(size);
-  const int64_t pieces = (total + kPieceBytes - 1) / kPieceBytes;
-  std::vector<WeightState> of_pieces(static_cast<size_t>(pieces));
-  at::parallel_for(0, pieces, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t p = begin; p < end; ++p) {
-      const int64_t at = p * kPieceBytes;
-      WeightState& lanes = of_pieces[static_cast<size_t>(p)];
-      lanes = start_of(0);
-      add(lanes, first + at, static_cast<size_t>(std::min(kPieceBytes, total - at)));
-    }
-  });
-  WeightState all = start_of(size);
-  add(all, reinterpret_cast<const uint8_t*>(of_pieces.data()), of_pieces.size() * sizeof(all));
-  return all;
-}
-
 StatedWeights::StatedWeights(const std::vector<at::Tensor>& weights) : weights_(weights) {
+  std::vector<at::Tensor> dense(weights.size());
+  std::vector<Piece> pieces;
   for (size_t i = 0; i < weights.size(); ++i) {
     if (counts_writes(weights[i])) continue;
     if (digests_.empty()) digests_.resize(weights.size());
     if (weights[i].is_inference()) warn_of(weights[i]);
-    digests_[i] = digest_of(weights[i]);
+    if (!weights[i].is_cpu()) continue;
+    dense[i] = weights[i].is_non_overlapping_and_dense() ? weights[i] : weights[i].contiguous();
+    cut(pieces, dense[i].const_data_ptr(), dense[i].nbytes());
+  }
+  read(pieces);
+  auto piece = pieces.cbegin();
+  for (size_t i = 0; i < digests_.size(); ++i) {
+    if (counts_writes(weights[i])) continue;
+    digests_[i] = dense[i].defined() ? state_of(piece, dense[i].nbytes()) : unknown();
   }
 }
 

@@ -27,7 +27,4 @@ class StatedWeights {
   std::vector<WeightState> digests_;  ///< by position; empty if all weights carry versions
 };
 
-/// Digest of `size` bytes.
-WeightState digest(const void* bytes, size_t size);
-
 }  // namespace tv::torch_bindings

@@ -11,6 +11,8 @@ DeviceError = C.DeviceError
 
 # The host ran out of memory; it did inside of C++ or the device did.
 OUT_OF_MEMORY = (MemoryError, torch.OutOfMemoryError)
+# What another call, at another time, may not meet.
+UNAVAILABLE = (*OUT_OF_MEMORY, torch.AcceleratorError)
 
 
 @contextlib.contextmanager

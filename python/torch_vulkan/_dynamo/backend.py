@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from .. import compilations
 from .._base.calibration_use import warn_of_gradients
 from .._base.dumps import debug_directory
-from .._base.errors import OUT_OF_MEMORY
+from .._base.errors import OUT_OF_MEMORY, UNAVAILABLE
 from .._base.settings import Settings
 from .._device import cuda_memory, device_list
 from .._dry_run import sessions
@@ -101,7 +101,8 @@ def compile_captured(aot, module: fx.GraphModule, example_inputs, settings: Sett
     except WholeGraph as error:
         return _uncompiled(module, settings, error, watch)
     except Exception as error:  # of many types: whatever PyTorch's tracing of a graph raises
-        if isinstance(error, OUT_OF_MEMORY) and settings.pass_through_build_failures:
+        if isinstance(error, UNAVAILABLE) and (settings.pass_through_build_failures
+                                               or settings.require_full_compilation):
             raise compat.through_dynamo(error) from error.__cause__
         if compat.is_for_dynamo(error) or settings.pass_through_build_failures:
             raise
@@ -284,6 +285,11 @@ def _build_engines(module, kind, settings, weights, user_outputs, watch, views, 
         except (RuntimeError, ValueError, MemoryError) as error:
             if settings.pass_through_build_failures or isinstance(error, C.DeviceError):
                 raise
+            if settings.require_full_compilation:
+                if isinstance(error, UNAVAILABLE):
+                    raise
+                raise ValueError(
+                    f"require_full_compilation: {name} was not built: {error}") from error
             warnings.warn(f"torch_vulkan: {name} was not built and runs natively: {error}",
                           stacklevel=2)
             failed[name] = str(error)

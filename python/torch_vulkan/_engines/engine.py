@@ -20,6 +20,9 @@ try:
 except ImportError:  # torch itself can do without
     numpy = None
 
+# Where a kernel hangs the device, each opening would cost a watchdog's time.
+_MOST_OPENINGS = 3
+
 # Called with the engine and its inputs after each run: tv.profile's.
 run_watchers: list = []
 
@@ -41,19 +44,43 @@ class Engine:
     def __init__(self, vke: bytes, device: int | str | None = None, check_addresses: bool = False,
                  weight_budget: int = -1):
         self._vke = bytes(vke)
-        # One for each shape profile; the first part of the file has the weights.
-        self._parts = [C.load_engine(part, "" if device is None else str(device), check_addresses,
-                                     weight_budget)
-                       for part in split_vke(self._vke)]
+        self._loading = ("" if device is None else str(device), check_addresses, weight_budget)
+        self._parts = self._load()
         self._info = self._parts[0].info()
-        self._weights = None
+        self._weights = None  # tensors, and for each part (it, its weight set)
         self._refitting = threading.Lock()
+        self._lost = 0  # how often, since a call was done
         self._conditions = None
         self._partial = [None] * len(self._info["weights"])  # of a stripped engine
         stored = C.vke_weights(split_vke(self._vke)[0])
         if stored or not self._info["weights"]:
             self._set_weights([torch.frombuffer(bytearray(data), dtype=torch.uint8)
                                if data else torch.empty(0, dtype=torch.uint8) for data in stored])
+
+    def _load(self) -> list:
+        """One for each shape profile; the first part of the file has the weights."""
+        return [C.load_engine(part, *self._loading) for part in split_vke(self._vke)]
+
+    def _open(self) -> None:
+        """Loads the engine again where its device was lost.
+
+        Raises:
+            torch.AcceleratorError: that did not help.
+        """
+        if not self._parts[0].is_lost:
+            return
+        with self._refitting:
+            if not self._parts[0].is_lost:
+                return  # another thread has
+            if self._lost >= _MOST_OPENINGS:
+                raise torch.AcceleratorError(
+                    f"[engine] the device was lost {_MOST_OPENINGS} times before a call was done "
+                    "and is not opened again: see the driver's own log, and load the engine in a "
+                    "new process")
+            self._lost += 1
+            self._parts = self._load()
+            if self._weights is not None:
+                self._set_weights(self._weights[0])
 
     def __repr__(self):
         def text(bindings):
@@ -100,8 +127,8 @@ class Engine:
             and at the largest sizes (None if sizes are unbounded).
         """
         infos = [part.info() for part in self._parts]
-        held = self._weights and [part.weight_memory(set_) for part, set_
-                                  in zip(self._parts, self._weights[1], strict=True)]
+        held = self._weights and [part.weight_memory(of_part) for part, of_part
+                                  in self._weights[1]]
         memory = {"weights": sum(math.prod(w["shape"]) * DTYPES[w["dtype"]].itemsize
                                  for w in self._info["weights"]),
                   "weights_held": held and sum(each["device"] for each in held),
@@ -160,6 +187,7 @@ class Engine:
             weights = [_named(weights, binding["name"], "weight") for binding in bindings]
         if len(weights) != len(bindings):
             raise ValueError(f"weights: got {len(weights)}, want {len(bindings)}")
+        self._open()
         with self._refitting:
             self._set_weights([_weight(w, binding) for w, binding in zip(weights, bindings)])
 
@@ -182,14 +210,16 @@ class Engine:
                              f"{sorted(positions)}")
         changed = {positions[name]: _weight(value, bindings[positions[name]])
                    for name, value in weights.items()}
+        self._open()
         with self._refitting:
             self._put(changed)
 
     def _put(self, changed: dict[int, torch.Tensor]) -> None:
         tensors = [changed.get(i, old) for i, old in enumerate(self._tensors())]
         if self._weights is not None:
-            prepared = [part.update_weights(old, [_address(t) for t in tensors], sorted(changed))
-                        for part, old in zip(self._parts, self._weights[1], strict=True)]
+            prepared = [(part, part.update_weights(old, [_address(t) for t in tensors],
+                                                   sorted(changed)))
+                        for part, old in self._weights[1]]
             self._weights = (tensors, prepared)
         elif all(t is not None for t in tensors):
             self._set_weights(tensors)
@@ -205,7 +235,8 @@ class Engine:
         return self._weights[0] if self._weights is not None else self._partial
 
     def _set_weights(self, tensors):
-        prepared = [part.prepare_weights([_address(t) for t in tensors]) for part in self._parts]
+        prepared = [(part, part.prepare_weights([_address(t) for t in tensors]))
+                    for part in self._parts]
         self._weights = (tensors, prepared)  # the set may read the tensors' memory
 
     def run(self, inputs: Mapping[str, object] | Sequence[object],
@@ -224,6 +255,8 @@ class Engine:
         Raises:
             ValueError: an input is missing, or the dtype or shape of an input, or of one of `out`,
                 does not fit, or one that is written cannot be. Nothing has run then.
+            torch.AcceleratorError: the device was lost; the next call opens it anew. What the call
+                was to write is void.
         """
         arrays, tensors, part, symbols, outputs = self._bound(inputs)
         bindings = self._info["inputs"]
@@ -234,9 +267,11 @@ class Engine:
             if given_outputs.is_direct(tensor, outputs[name], tensors):
                 outputs[name] = tensor
         written_inputs.announce(bindings, given, tensors)
-        weights = self._weights  # with the tensors, whose memory is read: another thread may refit
-        self._parts[part].run(weights[1][part], symbols, [_address(t) for t in tensors],
-                              [_address(t) for t in outputs.values()])
+        held = self._weights  # with the tensors, whose memory is read: another thread may refit
+        engine, weights = held[1][part]
+        engine.run(weights, symbols, [_address(t) for t in tensors],
+                   [_address(t) for t in outputs.values()])
+        self._lost = 0
         written_inputs.write_back(bindings, given, tensors)
         for watch in run_watchers:
             watch(self, inputs)
@@ -269,8 +304,9 @@ class Engine:
         _, tensors, part, symbols, outputs = self._bound(inputs)
         tensors = [t.clone() if binding["written"] else t
                    for binding, t in zip(self._info["inputs"], tensors, strict=True)]
-        engine, weights = self._parts[part], self._weights
-        times = engine.profile(weights[1][part], symbols, [_address(t) for t in tensors],
+        held = self._weights
+        engine, weights = held[1][part]
+        times = engine.profile(weights, symbols, [_address(t) for t in tensors],
                                [_address(t) for t in outputs.values()], runs)
         return [{**_plain(layer), "time_us": median, "mean_us": mean, "bytes": count} for
                 layer, (median, mean, count) in zip(engine.info()["layers"], times, strict=True)]
@@ -288,6 +324,7 @@ class Engine:
         return {name: sum(each[name] for each in stats) for name in stats[0]}
 
     def _bound(self, inputs):
+        self._open()
         bindings = self._info["inputs"]
         if self._weights is None:
             missing = self.missing_weights()

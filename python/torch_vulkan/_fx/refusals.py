@@ -31,12 +31,18 @@ def read_by_place(graph: fx.Graph) -> set[fx.Node]:
         if reader.op != "call_function" or not C.reads_storage(op_name(reader.target)):
             continue
         node = reader.args[0]
-        while node.op == "call_function" and not is_all_of_its_storage(node.meta["val"]):
+        while node.op == "call_function" and not _is_all_of_its_storage(node):
             found.add(node)
             node = node.args[0]
             if not isinstance(node, fx.Node):
                 break
     return found
+
+
+def _is_all_of_its_storage(node: fx.Node) -> bool:
+    """Not of several results: which of them is read, the node says that takes it."""
+    value = node.meta["val"]
+    return isinstance(value, torch.Tensor) and is_all_of_its_storage(value)
 
 
 def refusal(node: fx.Node, by_place: set[fx.Node], device: torch.device) -> str:

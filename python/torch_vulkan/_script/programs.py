@@ -80,7 +80,8 @@ def _run(module, arguments, settings, *, device="", cache=NO_CACHE, debug_dir=""
     options = {
         "settings": compiler, "cache": cache, "device": device,
         "immutable_weights": settings.immutable_weights,
-        "pass_through_build_failures": settings.pass_through_build_failures,
+        "pass_through_build_failures": (settings.pass_through_build_failures
+                                        or settings.require_full_compilation),
         "dry_run_for": dry_run_for,
     }
     failure = None

@@ -15,9 +15,13 @@ def keep_detached(module: fx.GraphModule, compiled):
 
     def call(*args):
         results = [*compiled(*args)]
+        made = {}  # what is returned twice stays the same object
         for i in places:
-            if results[i]._is_view() and not results[i].requires_grad:
-                results[i] = results[i].detach()
+            result = results[i]
+            if result._is_view() and not result.requires_grad:
+                if id(result) not in made:
+                    made[id(result)] = result, result.detach()
+                results[i] = made[id(result)][1]
         return tuple(results)
 
     return call

@@ -1,4 +1,5 @@
-"""Programs on a device that is lost: the call raises, the next one opens the device anew."""
+"""Programs on a device that is lost: the call raises, the next one opens the device anew.
+test_faults.py has vkexec, test_bad_input.py torch.compile."""
 
 import pytest
 
@@ -79,3 +80,54 @@ print("gave up after", len(messages))
 
 def test_a_device_that_is_lost_in_every_call_is_given_up():
     assert "gave up after" in python(AGAIN_AND_AGAIN, TORCH_VULKAN_LOSE_DEVICE="8+")
+
+
+OTHERS = """
+import sys, numpy as np, torch, torch_vulkan as tv
+torch.manual_seed(0)
+x = torch.randn(5, 8)
+def scripted():
+    module = torch.jit.script(torch.nn.Sequential(torch.nn.Linear(8, 6), torch.nn.GELU()).eval())
+    program = tv.compile(module, [x], min_block_size=1)
+    def call():
+        try:
+            return program(x)
+        except RuntimeError as error:  # of TorchScript's interpreter
+            raise torch.AcceleratorError(str(error)) from error
+    return call, module(x).detach()
+def onnx():
+    from onnx import TensorProto, helper
+    graph = helper.make_graph([helper.make_node("Gelu", ["x"], ["y"])], "net", *(
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [5, 8])] for name in "xy"))
+    program = tv.onnx.compile(helper.make_model(
+        graph, ir_version=9, opset_imports=[helper.make_opsetid("", 20)]).SerializeToString())
+    return (lambda: torch.from_numpy(program.run(None, {"x": x.numpy()})[0]),
+            torch.nn.functional.gelu(x))
+def builder():
+    b = tv.Builder()
+    b.output("y", b.op("aten::gelu", b.input("x", (5, 8))))
+    engine = b.build()
+    return lambda: engine.run({"x": x})["y"], torch.nn.functional.gelu(x)
+make = {"script": scripted, "onnx": onnx, "builder": builder}[sys.argv[1]]
+failed, made, got = 0, None, None
+for i in range(14):
+    try:
+        call, want = made = made or make()
+        got = call()
+    except torch.AcceleratorError as error:
+        assert "was lost" in str(error) and "opens it anew" in str(error), error
+        failed += 1
+    else:
+        torch.testing.assert_close(got, want)
+assert got is not None
+print("failed", failed)
+"""
+
+
+@turns(3)
+@pytest.mark.parametrize("submission,kind", slow_but(
+    [(1, "script"), (4, "onnx"), (3, "builder")],
+    [(n, kind) for kind in ("script", "onnx", "builder") for n in range(1, 9)], rows=True))
+def test_others_say_it_too(submission, kind):
+    printed = python(OTHERS, kind, TORCH_VULKAN_LOSE_DEVICE=str(submission))
+    assert printed.count("failed 1") == 1

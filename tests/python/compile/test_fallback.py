@@ -256,6 +256,8 @@ def test_failed_build(monkeypatch):
         assert record.covered_nodes == 0 and "does not compile" in record.native[-1].reason
         with pytest.raises(RuntimeError, match="does not compile"):
             vulkan(work, pass_through_build_failures=True)(x)
+        with pytest.raises(ValueError, match="require_full_.*engine_0 was not built.*not compile"):
+            vulkan(work, require_full_compilation=True)(x)
 
 
 def test_engines_between_random_numbers_keep_their_order():
