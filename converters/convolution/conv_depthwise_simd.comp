@@ -51,7 +51,9 @@ void main() {
   float v[ROWS][HALVES];
   [[unroll]] for (uint r = 0u; r < ROWS; r++) {
     tv_ref_f32 p = simd_at(x_ptr, from + row_of_tile(t, r) * pitch);
-    [[unroll]] for (uint h = 0u; h < HALVES; h++) v[r][h] = sums_at(simd_at(p, h * LANES), pw) + add;
+    [[unroll]] for (uint h = 0u; h < HALVES; h++) {
+      v[r][h] = sums_at(simd_at(p, h * LANES), pw) + add;
+    }
   }
   store_rows(t, v);
 }
