@@ -118,6 +118,9 @@ void Provider::tell_capability(const OrtGraph* asked_about, OrtEpGraphSupportInf
   try {
     asked->division = divide_into_groups(request, options_.settings, profile(*device_));
     try_values(read, request, *asked);
+  } catch (const onnx::GivenInputError& error) {
+    refuse_in_compile(read, error, info);
+    return;
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kInternal) throw;
     log(ORT_LOGGING_LEVEL_WARNING, std::string("all is left to others: ") + error.what());
@@ -127,8 +130,8 @@ void Provider::tell_capability(const OrtGraph* asked_about, OrtEpGraphSupportInf
   if (options_.context.enable && options_.strip_weights) {
     try {
       find_weights(graph, read, *asked);
-    } catch (const Error& error) {  // the runtime would go on without this provider
-      asked->no_weights = error;
+    } catch (const Error& error) {
+      asked->refusal = error;
     }
   }
   const onnx::GroupedDivision& division = asked->division;
@@ -145,6 +148,22 @@ void Provider::tell_capability(const OrtGraph* asked_about, OrtEpGraphSupportInf
     }
     Ort::ThrowOnError(
         api().ep->EpGraphSupportInfo_AddNodesToFuse(info, nodes.data(), nodes.size(), &fusion));
+  }
+}
+
+void Provider::refuse_in_compile(const GraphModel& read, const Error& error,
+                                 OrtEpGraphSupportInfo* info) {
+  auto asked = std::make_shared<Asked>();
+  asked->refusal = error;
+  for (size_t n = 0; n < read.nodes.size(); ++n) {
+    if (read.left_out.contains(static_cast<int32_t>(n))) continue;
+    const OrtNode* node = read.nodes[n];
+    for (const std::string& name : names_of(Ort::ConstNode{node}.GetOutputs())) {
+      if (!name.empty()) by_result_[name] = {asked, 0};
+    }
+    const OrtNodeFusionOptions fusion{.ort_version_supported = ORT_API_VERSION};
+    Ort::ThrowOnError(api().ep->EpGraphSupportInfo_AddNodesToFuse(info, &node, 1, &fusion));
+    return;
   }
 }
 
@@ -225,7 +244,7 @@ Provider::Made Provider::compile(const Ort::ConstGraph& graph, const Ort::ConstN
     throw Error(ErrorKind::kUser, "option refit_from_onnx: the model holds no engines");
   }
   Asked& asked = *place->second.asked;
-  if (asked.no_weights) throw Error(*asked.no_weights);
+  if (asked.refusal) throw Error(*asked.refusal);
   if (asked.by_value) {
     const Shown shown(*asked.elements, graph);
     asked.elements->keep();

@@ -29,7 +29,9 @@ class Provider : public EpOfApi25 {
     onnx::GroupedDivision division;
     std::shared_ptr<Elements> elements;
     std::optional<WeightSource> weights;  ///< of contexts without weights
-    std::optional<Error> no_weights;      ///< why there is no source of them
+    /// Why nothing is compiled: of an error in tell_capability the runtime would say nothing, and
+    /// go on without this provider.
+    std::optional<Error> refusal;
     /// Of a model that is built for values of inputs: what their trial was. It has no context.
     std::optional<onnx::DivisionRequest> by_value;
   };
@@ -45,6 +47,8 @@ class Provider : public EpOfApi25 {
   };
 
   void tell_capability(const OrtGraph* graph, OrtEpGraphSupportInfo* info);
+  /// Takes one node, which compile refuses with the error.
+  void refuse_in_compile(const GraphModel& read, const Error& error, OrtEpGraphSupportInfo* info);
   onnx::DivisionRequest request_for(const GraphModel& read) const;
   /// Where int8 has no scales for the model, or not its own, the model stays in floats, with a
   /// warning.

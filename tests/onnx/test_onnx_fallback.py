@@ -246,6 +246,19 @@ def test_constants_that_do_not_fit(name):
         compiled(made, constants={name: numpy.ones(3, numpy.uint16)})
 
 
+def test_values_that_cannot_be_computed_take_no_place():
+    made = model([helper.make_node("TopK", ["x", "k"], ["values", "places"])],
+                 [tensor("x", ["n"]), tensor("k", [1], INT)],
+                 [tensor("values", None), tensor("places", None, INT)])
+    session = compiled(made, max_shape_values=2)
+    for k in (5, 6, 7):
+        with pytest.raises(ValueError):
+            session.run(None, {"x": random(3), "k": numpy.array([k])})
+    for k in (1, 2, 1):
+        check(session, made, {"x": random(3), "k": numpy.array([k])})
+    assert len(session.engines) == 2 and natives(session) == []
+
+
 def test_no_value_gets_an_engine():
     made = runtime_axes()
     session = compiled(made, max_shape_values=0)

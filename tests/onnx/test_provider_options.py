@@ -234,6 +234,11 @@ def test_profile_shapes():
     ({"profile_max_shapes": "x:1x8"}, "want the same inputs"),
     ({"profile_min_shapes": "x:9x8", "profile_opt_shapes": "x:4x8", "profile_max_shapes": "x:6x8"},
      "want min ≤ opt ≤ max"),
+    ({f"profile_{end}_shapes": "zz:1x8" for end in ("min", "opt", "max")},
+     'the model has no input "zz"; it has x'),
+    ({f"profile_{end}_shapes": "x:1x8x8" for end in ("min", "opt", "max")},
+     'input "x" has rank 2; got 3 sizes'),
+    ({f"profile_{end}_shapes": "x:1x9" for end in ("min", "opt", "max")}, 'input "x"'),
     ({"profile_max_shapes": "x=8"}, "option profile_max_shapes: got 'x=8', want NAME:SIZExSIZE…, "
                                     "such as x:"),
     ({"trt_fp16_enable": 1}, "option 'trt_fp16_enable'; write it without trt_: fp16_enable"),

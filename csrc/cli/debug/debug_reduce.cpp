@@ -119,6 +119,10 @@ void Reduction::report(const Items& nodes, const Question& question) {
 }  // namespace
 
 bool debug_reduce(const std::shared_ptr<Device>& device, const Options& given) {
+  if (!given.check.empty() && given.check.find("{}") == std::string::npos) {
+    throw Error(ErrorKind::kUser, "[debug reduce] --check: got '" + given.check +
+                                      "', want a command with {} in it, which is the file to test");
+  }
   Options options = given;
   options.quiet = true;
   options.cache.cache_built_engines = false;  // of which most are built once

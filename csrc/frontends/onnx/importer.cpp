@@ -180,16 +180,17 @@ Expr Importer::input_dim(const onnx_proto::ValueInfoProto& value, int index,
   const std::string where =
       "[onnx] input \"" + value.name() + "\", dimension " + std::to_string(index);
   if (range && (range->min < 0 || range->opt < range->min || range->max < range->opt)) {
-    fail(where + ": got the range " + std::to_string(range->min) + " … " +
-         std::to_string(range->opt) + " … " + std::to_string(range->max));
+    throw GivenInputError(where + ": got the range " + std::to_string(range->min) + " … " +
+                          std::to_string(range->opt) + " … " + std::to_string(range->max));
   }
   if (dim.has_dim_value()) {
     if (dim.dim_value() < 0 || dim.dim_value() > int64_t{1} << 40) {
       fail(where + " has size " + std::to_string(dim.dim_value()));
     }
     if (range && (range->min != dim.dim_value() || range->max != dim.dim_value())) {
-      fail(where + " is " + std::to_string(dim.dim_value()) + " in the file; got " +
-           std::to_string(range->min) + " to " + std::to_string(range->max));
+      throw GivenInputError(where + " is " + std::to_string(dim.dim_value()) +
+                            " in the file; got " + std::to_string(range->min) + " to " +
+                            std::to_string(range->max));
     }
     return dim.dim_value();
   }
@@ -199,7 +200,8 @@ Expr Importer::input_dim(const onnx_proto::ValueInfoProto& value, int index,
     if (const auto found = dims_.find(name); found != dims_.end()) {
       const auto size = found->second.constant();
       if (range && size && (range->min != *size || range->max != *size)) {
-        fail(where + " is named " + name + ", which is " + std::to_string(*size) + " elsewhere");
+        throw GivenInputError(where + " is named " + name + ", which is " + std::to_string(*size) +
+                              " elsewhere");
       }
       return found->second;
     }
@@ -218,7 +220,8 @@ Expr Importer::input_dim(const onnx_proto::ValueInfoProto& value, int index,
       Symbol& kept = symbols[static_cast<size_t>(dynamic_dims_.back())];
       kept.min = std::max(kept.min, given.min);
       kept.max = std::min(kept.max, given.max);
-      if (kept.min > kept.max) fail(where + " must be equal to " + kept.name + ", and cannot be");
+      if (kept.min > kept.max)
+        throw GivenInputError(where + " must be equal to " + kept.name + ", and cannot be");
       kept.opt = std::clamp(kept.opt, kept.min, kept.max);
     } else {
       dynamic_dims_.push_back(static_cast<int32_t>(symbols.size()));
@@ -246,9 +249,9 @@ Shape Importer::input_shape(const onnx_proto::ValueInfoProto& value) {
   }
   if (type.shape().dim_size() > 64) fail("[onnx] input \"" + value.name() + "\" of rank above 64");
   if (ranges && static_cast<int>(ranges->size()) != type.shape().dim_size()) {
-    fail("[onnx] input \"" + value.name() + "\" has rank " +
-         std::to_string(type.shape().dim_size()) + "; got " + std::to_string(ranges->size()) +
-         " sizes");
+    throw GivenInputError("[onnx] input \"" + value.name() + "\" has rank " +
+                          std::to_string(type.shape().dim_size()) + "; got " +
+                          std::to_string(ranges->size()) + " sizes");
   }
   Shape shape;
   for (int i = 0; i < type.shape().dim_size(); ++i) {
@@ -304,8 +307,8 @@ void Importer::add_inputs(Scope& scope) {
     if (seen.count(name)) return;
     std::string known;
     for (const std::string& other : seen) known += (known.empty() ? "" : ", ") + other;
-    fail("[onnx] the model has no input \"" + name + "\"; it has " +
-         (known.empty() ? "none" : known));
+    throw GivenInputError("[onnx] the model has no input \"" + name + "\"; it has " +
+                          (known.empty() ? "none" : known));
   };
   for (const auto& [name, ranges] : options_.inputs) check(name);
   for (const auto& [name, constant] : options_.constants) check(name);

@@ -16,6 +16,7 @@
 
 #include "csrc/frontends/weight.h"
 #include "csrc/graph/graph.h"
+#include "runtime/base/error.h"
 
 namespace tv {
 struct Settings;  // csrc/settings.h: each row recompiles what includes it
@@ -35,6 +36,12 @@ struct ConstantInput {
   DType dtype = DType::kI64;
   std::vector<int64_t> dims, ints;
   std::vector<double> floats;
+};
+
+/// What the caller says of an input does not fit the model, whatever its nodes are.
+class GivenInputError : public Error {
+ public:
+  explicit GivenInputError(const std::string& message) : Error(ErrorKind::kUser, message) {}
 };
 
 struct ImportOptions {

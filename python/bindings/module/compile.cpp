@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "csrc/cli/text/nearest.h"
 #include "csrc/codegen/custom_op.h"
 #include "csrc/codegen/pointwise_table.h"
 #include "csrc/converter.h"
@@ -349,6 +350,7 @@ void bind_tuner(py::module_& m) {
 }
 
 void bind_registry(py::module_& m) {
+  m.def("nearest", &cli::nearest, "Of these names the one that a text may have meant, or \"\".");
   m.def("supported_ops", [] {
     py::list ops;
     for (const std::string& op : Registry::instance().names()) {

@@ -3,6 +3,8 @@
 import inspect
 import json
 import math
+import numbers
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -32,7 +34,7 @@ class Validation:
             inputs}; a metric that does not apply to an output is not there.
         worst: the inputs with the greatest errors, worst first: {"input": its number, "output",
             "error": max |got - want| / (atol + rtol |want|), which passes up to 1, "index" of the
-            element, "want", "got"}.
+            element, "want", "got"}; those of complex outputs are text in the JSON.
     """
 
     passed: bool
@@ -56,13 +58,14 @@ class Validation:
         lines = [f"{'PASSED' if self.passed else 'FAILED'}: {self.count} inputs, rtol "
                  f"{self.rtol:g}, atol {self.atol:g}"]
         for name, found in self.outputs.items():
-            lines.append(f"  {name}: {found['outside']} of {found['elements']} elements outside")
+            lines.append(f"  {name}: {found['outside']} of {found['elements']} elements outside" if
+                         found["elements"] else f"  {name}: empty, so nothing was compared")
             lines += [f"    {metric:<16} mean {value['mean']:<12.6g} worst {value['worst']:.6g}"
                       for metric, value in found.items() if isinstance(value, dict)]
         if self.worst:
             lines.append("  worst inputs:")
-        lines += [f"    {w['input']}: {w['output']}{w['index']} got {w['got']:.8g}, want "
-                  f"{w['want']:.8g} ({w['error']:.3g} of the tolerance)" for w in self.worst]
+        lines += [f"    {w['input']}: {w['output']}{w['index']} got {_shown(w['got'])}, want "
+                  f"{_shown(w['want'])} ({w['error']:.3g} of the tolerance)" for w in self.worst]
         return "\n".join(lines)
 
 
@@ -84,19 +87,28 @@ def validate(model: Callable, program: Callable, data: Iterable, rtol: float = 1
             that gives a number. None: all of the former.
 
     Raises:
-        ValueError: no data, an unknown metric, or results of another structure, dtype or shape.
+        ValueError: no data, no results, an unknown metric, results of another structure, dtype or
+            shape, or that are neither tensors nor numbers. A tensor, and a list or dict of one,
+            have the same structure.
     """
     functions = _metrics(metrics)
     for name, value in (("rtol", rtol), ("atol", atol)):
-        if not (isinstance(value, (int, float)) and value >= 0):
+        if not (isinstance(value, numbers.Real) and value >= 0):
             raise ValueError(f"tv.validate: {name}: got {value!r}, want a number from 0 up")
-    found = _Found(functions, rtol, atol)
+    if isinstance(data, (torch.Tensor, Mapping)):
+        raise ValueError(f"tv.validate: data: got one {type(data).__name__}, want inputs, of which "
+                         "this may be the first: [data]")
+    found = _Found(functions, float(rtol), float(atol))
     with torch.no_grad():
         for number, item in enumerate(data):
             _check_arguments(number, model, item)
             want, got = _called(model, item), _called(program, item)
             found.add(number, want, got)
-    return found.validation()
+    validation = found.validation()
+    if not validation.passed and getattr(model, "training", False):
+        warnings.warn("torch_vulkan: tv.validate: the model is in training mode, in which it may "
+                      "give other results at each call: model.eval()", stacklevel=2)
+    return validation
 
 
 def _metrics(given) -> dict[str, Metric]:
@@ -145,8 +157,18 @@ def _called(function, item) -> list[tuple[str, torch.Tensor]]:
     else:
         result = function(item)
     leaves, _ = pytree.tree_flatten_with_path(result)
-    return [(f"output{pytree.keystr(path)}", torch.as_tensor(leaf).detach().cpu())
+    return [(name := f"output{pytree.keystr(path)}", _tensor(name, leaf))
             for path, leaf in leaves if leaf is not None]
+
+
+def _tensor(name: str, value) -> torch.Tensor:
+    """A result, on the CPU; raises ValueError for what is no tensor."""
+    try:
+        tensor = torch.as_tensor(value).detach().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"tv.validate: {name}: got {type(value).__name__}, want a tensor, an "
+                         f"array or a number ({error})") from None
+    return tensor if tensor.layout == torch.strided else tensor.to_dense()
 
 
 class _Found:
@@ -187,7 +209,7 @@ class _Found:
         exact = not (want.is_floating_point() or want.is_complex())
         wide = torch.complex128 if want.is_complex() else torch.float64
         differs = got != want if exact else None
-        want, got = want.to(wide), got.to(wide)
+        expected, result, want, got = want, got, want.to(wide), got.to(wide)
         ratio = _ratios(want, got, self._rtol, self._atol) if differs is None else torch.where(
             differs, math.inf, 0.0).to(torch.float64)
         entry = self._outputs.setdefault(name, {"elements": 0, "outside": 0})
@@ -205,14 +227,15 @@ class _Found:
         for size in reversed(want.shape):
             rest, place = divmod(rest, size)
             index.insert(0, place)
-        plain = abs if want.is_complex() else float
         return {"error": float(ratio.flatten()[at]), "index": index,
-                "want": plain(want.flatten()[at].item()), "got": plain(got.flatten()[at].item())}
+                "want": expected.flatten()[at].item(), "got": result.flatten()[at].item()}
 
     def validation(self) -> Validation:
-        """All of it. Raises ValueError where there was no input."""
+        """All of it. Raises ValueError where there was no input, or no output."""
         if not self._count:
             raise ValueError("tv.validate: data has no inputs")
+        if not self._outputs:
+            raise ValueError("tv.validate: neither the model nor the program gives a result")
         for (name, metric), values in self._sums.items():
             low_is_bad = metric in _HIGH_IS_GOOD
             worst = min(values) if low_is_bad else max(
@@ -221,6 +244,10 @@ class _Found:
         passed = all(entry["outside"] == 0 for entry in self._outputs.values())
         return Validation(passed, self._count, self._rtol, self._atol, self._outputs,
                           [w for w in self._worst if w["error"] > 0])
+
+
+def _shown(value) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.8g}"
 
 
 def _number(where: str, value) -> float:
@@ -293,4 +320,6 @@ def _plain(value):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_plain(item) for item in value]
+    if isinstance(value, complex):
+        return str(value)
     return value if not isinstance(value, float) or math.isfinite(value) else str(value)

@@ -1,7 +1,6 @@
 """Settings one by one: the rows of csrc/settings_table.h, what each takes, and what other backends
 call it."""
 
-import difflib
 import json
 import math
 import os
@@ -103,8 +102,7 @@ def _known_operators() -> set[str]:
 
 def nearest(text: str, names) -> str | None:
     """The name that somebody who wrote `text` may have meant; None if no name is near."""
-    close = difflib.get_close_matches(text, names, n=1, cutoff=0.8)
-    return close[0] if close else None
+    return C.nearest(text, [*names]) or None
 
 
 def _patterns(name, value):

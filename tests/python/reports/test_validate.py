@@ -110,7 +110,26 @@ def test_metrics_that_give_no_number(value, shown):
 
 
 def test_empty_results():
-    assert tv.validate(lambda x: x, lambda x: x, [torch.zeros(0, 3)]).passed
+    found = tv.validate(lambda x: x, lambda x: x, [torch.zeros(0, 3)])
+    assert found.passed and "output: empty, so nothing was compared" in str(found)
+
+
+def test_numbers_are_shown_as_they_are():
+    """Complex ones, integers that no float64 holds, tolerances of NumPy's."""
+    numpy = pytest.importorskip("numpy")
+    turned = tv.validate(torch.conj, lambda x: x, [torch.tensor([1 + 1j])],
+                         atol=numpy.float32(1e-3))
+    assert "got 1+1j, want 1-1j" in str(turned) and '"want": "(1-1j)"' in turned.to_json()
+    big = tv.validate(lambda x: x, lambda x: x + 1, [torch.tensor([2**60])])
+    assert f"got {2**60 + 1}, want {2**60}" in str(big)
+    sparse = tv.validate(torch.Tensor.to_sparse, torch.Tensor.to_sparse, [torch.eye(3)])
+    assert sparse.passed and sparse.outputs["output"]["elements"] == 9
+
+
+def test_a_model_in_training_mode():
+    model = torch.nn.Dropout()
+    with pytest.warns(UserWarning, match=r"training mode.*model\.eval\(\)"):
+        assert not tv.validate(model, model, [torch.ones(100)]).passed
 
 
 @pytest.mark.parametrize("call, message", [
@@ -124,6 +143,10 @@ def test_empty_results():
     (lambda f: tv.validate(f, lambda x: x[None], [torch.ones(2)]), r"\[1, 2\], want .*\[2\]"),
     (lambda f: tv.validate(f, lambda x: x.double(), [torch.ones(2)]), "float64"),
     (lambda f: tv.validate(f, lambda x: (x, x), [torch.ones(2)]), "the program gives"),
+    (lambda f: tv.validate(lambda x: None, lambda x: None, [torch.ones(2)]), "gives a result"),
+    (lambda f: tv.validate(f, f, torch.ones(2)), r"data: got one Tensor, want .*\[data\]"),
+    (lambda f: tv.validate(f, f, {"x": torch.ones(2)}), "data: got one dict"),
+    (lambda f: tv.validate(lambda x: {"a": "b"}, f, [torch.ones(2)]), "output.'a'.: got str"),
 ])
 def test_what_is_refused(call, message):
     with pytest.raises(ValueError, match=message):

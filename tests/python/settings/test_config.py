@@ -146,6 +146,7 @@ def test_a_variable_that_is_wrong(tmp_path, monkeypatch, variable, text, message
 
 @pytest.mark.parametrize("text, message", [
     ("optimisation_level: 3", "did you mean 'optimization_level'"),
+    ("fp61: true", "did you mean 'fp16'"),
     ("nothing_like_it: 3", "Allowed: onnx_path"),
     ("optimization_level: 9", "less than or equal to 5"),
     ("optimization_level: high", "optimization_level"),
@@ -394,6 +395,7 @@ def test_vkexec_and_the_environment(tmp_path, network):
 
 @pytest.mark.parametrize("text, message", [
     ("optimisation_level: 3", "unknown key 'optimisation_level'; did you mean optimization_level"),
+    ("fp61: true", "unknown key 'fp61'; did you mean fp16"),
     ("optimization_level: 9", "optimization_level: got 9, want an integer from 0 to 5"),
     ("fp16: 1", "fp16: got 1, want true or false"), ("fp16: true\nbf16: true", "more than one"),
     ("min_shapes: [1]", "sizes by name"),

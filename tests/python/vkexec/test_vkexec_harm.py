@@ -290,6 +290,8 @@ def test_reduce_by_a_command(tmp_path):
     onnx.checker.check_model(small)
     assert sorted(node.op_type for node in small.graph.node) == ["Exp", "Tanh"]
     assert not list(tmp_path.glob("*candidate*"))
+    text = run("debug", "reduce", f"--onnx={tmp_path}/it's long.onnx", "--check=false", code=1)
+    assert "got 'false', want a command with {} in it" in text
     text = run("debug", "reduce", f"--onnx={tmp_path}/it's long.onnx", "--check=true {}", code=1)
     assert "the command of --check ends with 0" in text
     text = run("debug", "reduce", f"--onnx={tmp_path}/it's long.onnx", "--check=sleep 60 # {}",

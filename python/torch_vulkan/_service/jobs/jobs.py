@@ -1,6 +1,5 @@
 """Jobs and their tasks: asked for, stopped, described. The scheduler does the rest."""
 
-import difflib
 import hashlib
 import json
 import time
@@ -9,6 +8,7 @@ from dataclasses import dataclass
 
 from sqlmodel import Session, func, select
 
+from ..._base.setting_checks import nearest
 from ..errors import ServiceError
 from ..messages.answers import JobHead
 from ..messages.requests import JobRequest
@@ -89,8 +89,8 @@ def _devices(session: Session, names: list[str]) -> list[Device]:
     for name, row in rows.items():
         if row is None:
             known = sorted(session.exec(select(Device.name)))
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            near = nearest(name, known)
+            hint = f"; did you mean {near!r}?" if near else ""
             raise ServiceError(422, "no_device", f"device {name!r} is not known{hint}",
                                [f"known: {', '.join(known) or 'none'}"])
     return [*rows.values()]
