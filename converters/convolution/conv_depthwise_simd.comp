@@ -6,8 +6,13 @@
 // Channel z of y reads plane z / multiplier of x. Taps are unrolled; their offsets are made from
 // phases and pitch, as uniform arithmetic.
 // Grid: (ceil(columns / (2 * LANES)), z).
+//
+// ROW_TILES: workgroups have tiles of rows instead (row_tiles.glsl), and nothing else is computed.
 
 #include "conv_pairs.glsl"
+#if ROW_TILES
+#include "row_tiles.glsl"
+#endif
 
 uint tap_offset(uint kd, uint kh, uint kw) {
   const uint h = kh * dil_h, w = kw * dil_w;
@@ -19,6 +24,41 @@ uint tap_offset(uint kd, uint kh, uint kw) {
 #endif
   return phase * phase_size + image + h / STRIDE_H * pitch + w / STRIDE_W;
 }
+
+#if ROW_TILES
+
+/// The sums of a vector of outputs: `p` is what tap 0 reads for the first, `pw` the window.
+float sums_at(tv_ref_f32 p, tv_ref_f32 pw) {
+  float a = 0.0;
+  [[unroll]] for (uint kh = 0u; kh < KH; kh++) {
+    [[unroll]] for (uint kw = 0u; kw < KW; kw++) {
+      const float w = simd_scalar(pw, kh * KW + kw);
+      a = fma(w, simd_load(simd_at(p, tap_offset(0u, kh, kw))), a);
+    }
+  }
+  return a;
+}
+
+void main() {
+  const RowTile t = row_tile();
+  const uint channel = t.z - tile_quotient(t.z, oc_count) * oc_count;
+  const uint from = tile_quotient(t.z, multiplier) * plane + t.first;
+  tv_ref_f32 pw = simd_at(w_ptr, channel * (KH * KW));
+  float add = 0.0;
+#if BIAS
+  add = float(bias_raw(channel));
+#endif
+  float v[ROWS][HALVES];
+  [[unroll]] for (uint r = 0u; r < ROWS; r++) {
+    tv_ref_f32 p = simd_at(x_ptr, from + row_of_tile(t, r) * pitch);
+    [[unroll]] for (uint h = 0u; h < HALVES; h++) {
+      v[r][h] = sums_at(simd_at(p, h * LANES), pw) + add;
+    }
+  }
+  store_rows(t, v);
+}
+
+#else
 
 void main() {
   const uint t = simd_uniform(gl_WorkGroupID.x), z = simd_uniform(gl_WorkGroupID.y);
@@ -56,3 +96,5 @@ void main() {
     }
   }
 }
+
+#endif

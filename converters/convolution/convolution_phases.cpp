@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "converters/convolution/convolution_nodes.h"
+#include "converters/convolution/join_phases.h"
 #include "converters/kit/steps.h"
 
 namespace tv {
@@ -93,7 +94,29 @@ class Phases {
     return rw_.reshape(filled(all), std::move(merged));
   }
 
+  /// The result, of tensors that tv::join_phases reads.
+  ValueId joined_rows(const Shape& shape) {
+    JoinedPhases j{.groups = groups_};
+    for (const PhasedDim& d : dims_) {
+      j.stride.push_back(d.stride);
+      j.start.push_back(*d.start.constant());
+      j.split.push_back(d.classes[0].count);
+      j.rows.push_back(d.rows);
+    }
+    std::vector<PhaseClass> chosen(dims_.size());
+    add_sums(chosen, 0, j.tensors);
+    return join_phases(rw_, j, dtype_, shape);
+  }
+
  private:
+  void add_sums(std::vector<PhaseClass>& chosen, size_t dim, std::vector<ValueId>& sums) {
+    if (dim == dims_.size()) return sums.push_back(sums_of(chosen));
+    for (const PhaseClass& one : dims_[dim].classes) {
+      chosen[dim] = one;
+      add_sums(chosen, dim + 1, sums);
+    }
+  }
+
   /// The phases of all classes of the dimensions from `dim` on, side by side.
   ValueId joined(std::vector<PhaseClass>& chosen, size_t dim) {
     if (dim == dims_.size()) return of_classes(chosen);
@@ -111,8 +134,9 @@ class Phases {
                    dtype, std::move(shape));
   }
 
-  /// The convolution of one class of each dimension, [n][groups][oc][rows][phases]…
-  ValueId of_classes(const std::vector<PhaseClass>& chosen) {
+  /// The convolution of one class of each dimension, [n][groups · phases · oc][rows]…; where there
+  /// are fewer taps with more rows, the first ones.
+  ValueId sums_of(const std::vector<PhaseClass>& chosen) {
     const size_t rank = dims_.size();
     Expr phases = 1;
     ConvGeometry plain{.stride = std::vector<int64_t>(rank, 1),
@@ -120,17 +144,24 @@ class Phases {
                        .dilation = std::vector<int64_t>(rank, 1),
                        .output_padding = std::vector<int64_t>(rank, 0),
                        .groups = groups_};
-    Shape shape{n_, Expr(0)}, split{n_, groups_};
+    Shape shape{n_, Expr(0)};
     for (size_t i = 0; i < rank; ++i) {
       phases *= chosen[i].count;
       plain.padding.push_back(dims_[i].most - 1 - dims_[i].skipped);
       shape.push_back(dims_[i].rows + (dims_[i].most - chosen[i].taps));
-      split.emplace_back(chosen[i].count);
     }
     shape[1] = groups_ * phases * oc_;
-    ValueId y = convolved(weight_of(chosen), phases, plain, shape);
-    std::vector<int64_t> order{0, 1, static_cast<int64_t>(rank) + 2};
+    return convolved(weight_of(chosen), phases, plain, shape);
+  }
+
+  /// The same as [n][groups][oc][rows][phases]….
+  ValueId of_classes(const std::vector<PhaseClass>& chosen) {
+    const size_t rank = dims_.size();
+    Shape split{n_, groups_};
+    for (const PhaseClass& one : chosen) split.emplace_back(one.count);
     split.push_back(oc_);
+    ValueId y = sums_of(chosen);
+    std::vector<int64_t> order{0, 1, static_cast<int64_t>(rank) + 2};
     for (size_t i = 0; i < rank; ++i) {
       y = narrowed(rw_, y, i + 2, dims_[i].most - chosen[i].taps, dims_[i].rows);
       split.push_back(dims_[i].rows);
@@ -239,6 +270,10 @@ void expand_phases(const NodeContext& c, Rewriter& rw) {
       dims, [](const PhasedDim& d) { return d.missing > 0 || d.phases() < d.stride; });
   if (zeros && c.node.input("bias") != kNoValue) return;  // which is all that is there
   Phases phases(c, rw, g, dims);
+  // GPUs fuse the moves below with others; a CPU driver takes as long for each as for the sums.
+  if (c.device.is_cpu() && dims.size() < 3 && !zeros) {
+    return rw.replace(0, phases.joined_rows(c.output().shape));
+  }
   ValueId y = phases.sums();
   for (size_t i = 0; i < dims.size(); ++i) {
     y = phases.padded(y, i + 2, dims[i].missing);

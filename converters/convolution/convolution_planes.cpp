@@ -35,6 +35,57 @@ Plane plane_of(const ConvShape& s, int64_t tile) {
   return p;
 }
 
+namespace {
+
+/// Makes `step`, which has the parameters of conv_pad, one of whole vectors, where rows of the
+/// input are neighbours and of known lengths.
+void pad_by_vectors(const NodeContext& c, const ConvShape& s, const Plane& p, Step& step) {
+  constexpr int64_t kRun = 512, kMostOfGrid = 512;
+  const int64_t lanes = c.device.subgroup_size;
+  const auto pitch = p.pitch.constant(), width = s.in[2].constant(), pad = s.pad[2].constant();
+  const auto all = (p.depth * p.height).constant();
+  const bool plain = c.dtype("input") == DType::kF32 && s.x_zero == kNoValue &&
+                     s.x_at[2] == Expr(1) &&
+                     std::ranges::all_of(s.lhs, [](int64_t l) { return l == 1; });
+  if (!plain || !pitch || !width || !pad || !all || *width == 0) return;
+  const int64_t rows = std::clamp<int64_t>(kRun / *pitch, 1, *all);
+  if (rows * *pitch < 2 * lanes || rows * *pitch > 2 * kRun) return;
+  const int64_t blocks = div_up(*all, rows);
+  const auto uniform = [&](const Expr& count) {
+    const bool small = count.bounds(c.graph.symbols).second <= kMostOfGrid;
+    return small ? "simd_uniform_small(i)" : "simd_uniform(i)";
+  };
+  const Expr places = blocks * p.phase_count();
+  step.kernel = "conv_pad_simd";
+  step.defines = {{"PITCH", text(*pitch) + "u"},
+                  {"ROWS", text(rows) + "u"},
+                  {"ALL_ROWS", text(*all) + "u"},
+                  {"IN_W", text(*width)},
+                  {"PAD_W", text(*pad)},
+                  {"STRIDE_W", text(s.stride[2])},
+                  {"PLACE_OF(i)", uniform(places)},
+                  {"CHANNEL_OF(i)", uniform(step.grid.groups[1])},
+                  {"IMAGE_OF(i)", uniform(step.grid.groups[2])}};
+  // They must fit beside the table in 128 bytes.
+  std::vector<std::string> read = {"x_c",   "x_z",      "x_h",   "in_h",       "stride_h",
+                                   "pad_h", "ic_count", "plane", "phase_size", "phases_w"};
+  if (!s.is_planar()) {
+    step.defines.emplace_back("DEPTH", "1");
+    read.insert(read.end(), {"x_d", "in_d", "stride_d", "pad_d", "phases_h"});
+    step.params.push_back(param("rows_h", p.height));
+    read.emplace_back("rows_h");
+  }
+  std::erase_if(step.params,
+                [&](const Param& q) { return std::ranges::find(read, q.name) == read.end(); });
+  step.params.push_back(param("blocks", Expr(blocks)));
+  step.grid.groups[0] = places;
+  step.local_size = {static_cast<uint32_t>(lanes), 1, 1};
+  step.subgroup_size = static_cast<uint32_t>(lanes);
+  step.uniform_table = true;
+}
+
+}  // namespace
+
 ValueId add_pad(const NodeContext& c, Builder& b, const ConvShape& s, const Plane& p,
                 const Expr& channels, std::vector<Step>& steps) {
   const Expr planes = s.n * s.groups;
@@ -57,6 +108,7 @@ ValueId add_pad(const NodeContext& c, Builder& b, const ConvShape& s, const Plan
     step.params.push_back(param("phases_h", Expr(p.phases[1])));
     step.params.push_back(param("slab", p.slab));
   }
+  pad_by_vectors(c, s, p, step);
   steps.push_back(std::move(step));
   return y;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "converters/convolution/convolution_planes.h"
+#include "converters/kit/row_tiles.h"
 
 namespace tv {
 
@@ -198,6 +199,26 @@ void multiply_padded(const NodeContext& c, Builder& b, const ConvShape& s, int64
   }
 }
 
+/// Makes `step`, a conv_depthwise_simd, one of tiles of rows, where these are of whole vectors and
+/// windows are small: code is as long as the windows of a tile.
+void use_row_tiles(const NodeContext& c, const ConvShape& s, const Plane& plane, Step& step) {
+  constexpr int64_t kMostTaps = 49;
+  const int64_t lanes = c.device.subgroup_size, taps = *s.taps().constant();
+  const RowTiles tiles{.planes = s.n * s.groups * s.oc,
+                       .lines = s.out[1],
+                       .width = s.out[2],
+                       .in_width = plane.pitch,
+                       .rows_read = taps,
+                       .reach = lanes - 1};
+  const bool is_known = s.out[1].constant() && s.out[2].constant() && s.is_planar();
+  const bool takes = is_known && *s.out[2].constant() >= 2 * lanes && taps <= kMostTaps &&
+                     row_tiles_refusal(c, tiles).empty();
+  step.defines.emplace_back("ROW_TILES", flag(takes));
+  if (!takes) return;
+  std::erase_if(step.params, [](const Param& p) { return p.name == "out_h" || p.name == "out_w"; });
+  add_row_tiles(c, tiles, step);
+}
+
 }  // namespace
 
 Tactic conv_simd_tactic(const NodeContext& c, Builder& b, const ConvShape& s) {
@@ -285,6 +306,7 @@ Tactic conv_depthwise_tactic(const NodeContext& c, Builder& b, const ConvShape& 
                        {param("phases_h", Expr(plane.phases[1])), param("slab", plane.slab),
                         param("out_d", s.out[0]), fixed("dil_d", Expr(s.dilation[0]))});
   }
+  use_row_tiles(c, s, plane, step);
   tactic.steps.push_back(std::move(step));
   return tactic;
 }

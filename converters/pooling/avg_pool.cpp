@@ -1,8 +1,9 @@
 // Average pooling in one and two dimensions, its adaptive form, and their gradients.
 
+#include "converters/pooling/avg_pool.h"
+
 #include "converters/kit/reduction.h"
 #include "converters/pooling/pool_types.h"
-#include "converters/pooling/pool_window.h"
 
 namespace tv {
 namespace {
@@ -18,30 +19,18 @@ std::vector<std::pair<std::string, std::string>> defines(const Node& node, bool 
   return {{"ADAPTIVE", adaptive ? "1" : "0"}, {"INCLUDE_PAD", include ? "1" : "0"}};
 }
 
-struct Form {
-  int dims = 2;
-  bool adaptive = false;
-};
-
-void forward(const NodeContext& c, Builder& b, Form form) {
+void forward(const NodeContext& c, Builder& b, PoolForm form) {
   const Planes in = planes_of(c.shape("self"), form.dims);
   const Planes out = planes_of(c.output().shape, form.dims);
-  Step step{.kernel = "avg_pool",
-            .defines = defines(c.node, form.adaptive),
-            .operands = {src("x", c.node.input("self")), dst("y", c.node.outputs[0])},
-            .params = {param("outputs", out.elements())}};
-  add_plane_params(step, in, out);
-  step.iterations = adaptive_iterations(in, out);
-  if (!form.adaptive) {
-    const PoolWindow window = window_of(c.node, form.dims);
-    step.iterations = clipped_iterations(window, in);
-    add_window_params(step, window, false);
-    add_divisor(step, c.node);
-  }
-  emit_flat(b, std::move(step), out.elements());
+  Step step = pool_step(c, form, "avg_pool");
+  step.params.insert(step.params.begin(), param("outputs", out.elements()));
+  step.iterations = form.adaptive ? adaptive_iterations(in, out)
+                                  : clipped_iterations(window_of(c.node, form.dims), in);
+  step.grid = one_each(out.elements(), 64);
+  b.emit({avg_pool_simd_tactic(c, form), {.name = "avg_pool", .steps = {std::move(step)}}});
 }
 
-void backward(const NodeContext& c, Builder& b, Form form) {
+void backward(const NodeContext& c, Builder& b, PoolForm form) {
   const Planes in = planes_of(c.output().shape, form.dims);
   const Planes out = planes_of(c.shape("grad_output"), form.dims);
   Step step{.kernel = "avg_pool_backward",
@@ -90,9 +79,10 @@ std::vector<Graph> forward_examples(const std::string& op, int dims) {
   for (const DType dtype : {DType::kF32, DType::kF16}) {
     for (const bool include : {false, true}) {
       ExampleGraph g = window(op, dims);
-      g.input("self", dtype, dims == 2 ? Shape{2, 3, 11, 7} : Shape{2, 3, 7});
+      const int64_t in = include ? 97 : 7, out = include ? 49 : 4;
+      g.input("self", dtype, dims == 2 ? Shape{2, 3, 11, in} : Shape{2, 3, in});
       g.attr("count_include_pad", include);
-      graphs.push_back(g.output(dtype, dims == 2 ? Shape{2, 3, 6, 4} : Shape{2, 3, 4}).graph());
+      graphs.push_back(g.output(dtype, dims == 2 ? Shape{2, 3, 6, out} : Shape{2, 3, out}).graph());
     }
   }
   return graphs;
@@ -183,4 +173,17 @@ const RegisterConverter avg_pools{
 };
 
 }  // namespace
+
+Step pool_step(const NodeContext& c, PoolForm form, std::string kernel) {
+  Step step{.kernel = std::move(kernel),
+            .defines = defines(c.node, form.adaptive),
+            .operands = {src("x", c.node.input("self")), dst("y", c.node.outputs[0])}};
+  add_plane_params(step, planes_of(c.shape("self"), form.dims),
+                   planes_of(c.output().shape, form.dims));
+  if (form.adaptive) return step;
+  add_window_params(step, window_of(c.node, form.dims), false);
+  add_divisor(step, c.node);
+  return step;
+}
+
 }  // namespace tv

@@ -24,19 +24,22 @@ struct Taps {
 
 #define ITSELF (-1.0)  // in place of source steps an output
 
+// No branches: what follows from uniform numbers alone stays uniform on CPU drivers (simd.glsl).
+
 /// Source steps an output: what the caller gave, 0 for nothing, else the ratio of the sizes.
 float step_of(uint from, uint to, float given) {
-#if COPIES
-  if (from == to) return ITSELF;
-#if MODE == NEAREST
-  if (to == 2u * from) return 0.5;
-#endif
-#endif
 #if ALIGN
-  return to > 1u ? tv_div(float(from) - 1.0, float(to) - 1.0) : 0.0;
+  float pace = mix(0.0, tv_div(float(from) - 1.0, float(to) - 1.0), to > 1u);
 #else
-  return given > 0.0 ? given : tv_div(float(from), float(to));
+  float pace = mix(tv_div(float(from), float(to)), given, given > 0.0);
 #endif
+#if COPIES
+#if MODE == NEAREST
+  pace = mix(pace, 0.5, to == 2u * from);
+#endif
+  pace = mix(pace, ITSELF, from == to);
+#endif
+  return pace;
 }
 
 float source_of(uint o, float pace) {
@@ -56,15 +59,6 @@ float source_of(uint o, float pace) {
 Taps taps_of(uint o, uint size, float pace) {
   const float from = source_of(o, pace), base = floor(from);
   Taps t;
-#if COPIES
-  if (pace == ITSELF) {
-    [[unroll]] for (int k = 0; k < TAPS; ++k) {
-      t.at[k] = o;
-      t.weight[k] = k == 0 ? 1.0 : 0.0;
-    }
-    return t;
-  }
-#endif
 #if MODE == NEAREST || MODE == EXACT
   t.at[0] = min(uint(base), size - 1u);
   t.weight[0] = 1.0;
@@ -74,8 +68,8 @@ Taps taps_of(uint o, uint size, float pace) {
   t.weight[1] = clamp(from - float(t.at[0]), 0.0, 1.0);
   t.weight[0] = 1.0 - t.weight[1];
 #else
-  [[unroll]] for (int k = 0; k < TAPS; ++k) {
-    t.at[k] = uint(clamp(int(base) + k - 1, 0, int(size) - 1));
+  [[unroll]] for (uint k = 0u; k < TAPS; ++k) {
+    t.at[k] = uint(clamp(int(base) + int(k) - 1, 0, int(size) - 1));
   }
   // The convolution kernel of Keys (1981) with a = -0.75.
   const float a = -0.75, f = clamp(from - base, 0.0, 1.0), g = 1.0 - f;
@@ -84,6 +78,12 @@ Taps taps_of(uint o, uint size, float pace) {
   t.weight[1] = ((a + 2.0) * f - (a + 3.0)) * f * f + 1.0;
   t.weight[2] = ((a + 2.0) * g - (a + 3.0)) * g * g + 1.0;
   t.weight[3] = ((a * g1 - 5.0 * a) * g1 + 8.0 * a) * g1 - 4.0 * a;
+#endif
+#if COPIES
+  [[unroll]] for (uint k = 0u; k < TAPS; ++k) {
+    t.at[k] = mix(t.at[k], o, pace == ITSELF);
+    t.weight[k] = mix(t.weight[k], k == 0u ? 1.0 : 0.0, pace == ITSELF);
+  }
 #endif
   return t;
 }

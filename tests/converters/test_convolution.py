@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from marks import slow_but, turns
-from parity import FLOATS, OPTIONS, check, check_gradients, tensor
+from parity import FLOATS, OPTIONS, check, check_gradients, check_tactic, on_cpu, tensor
 
 
 def weight(*shape, dtype=torch.float32):
@@ -124,6 +124,57 @@ def test_phases_of_transposed(dim, kernel, stride, padding, output_padding):
 
 
 @turns(2, group="windows")
+@on_cpu
+@pytest.mark.parametrize("kernel,stride,padding,output_padding", [
+    (4, 2, 1, 0), (3, 2, 1, 1), (3, 2, 1, 0), (2, 2, 0, 0), (7, 4, 2, 1), (5, 3, 1, 0),
+    ((4, 3), (2, 1), (1, 1), (0, 0)), ((3, 16), (1, 8), (1, 4), 0)])
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("width", [5, 37])
+def test_phases_joined_in_vectors(kernel, stride, padding, output_padding, groups, width):
+    """All in one launch, with what is fused to it; the plain kernel where a tile of 8 lanes does
+    not begin at a multiple of the stride."""
+    k = kernel if isinstance(kernel, tuple) else (kernel, kernel)
+    across = stride[1] if isinstance(stride, tuple) else stride
+    w, b = weight(4, 3, *k), tensor(3 * groups, seed=2)
+    check_tactic("join_phases_simd" if across != 3 else "join_phases",
+                 lambda x: torch.relu(F.conv_transpose2d(x, w, b, stride, padding, output_padding,
+                                                         groups)),
+                 tensor(2, 4, 7, width), length=4 * k[0] * k[1])
+
+
+@on_cpu
+def test_phases_joined_of_signals_and_16_bits():
+    w = weight(4, 3, 1, 8)[:, :, 0]
+    check_tactic("join_phases_simd",
+                 lambda x: F.conv_transpose1d(x, w, stride=4, padding=2), tensor(2, 4, 41), length=32)
+    check_tactic("join_phases", lambda x, w: F.conv_transpose1d(x, w, stride=4, padding=2),
+                 tensor(2, 4, 41, dtype=torch.float16), w.half(), double=True)
+
+
+@on_cpu
+@pytest.mark.parametrize("image", [(7, 7), (14, 14), (28, 30), (5, 60), (9, 131)])
+@pytest.mark.parametrize("kernel,stride,padding,dilation,groups", [
+    (3, 1, 1, 1, 2), (3, 2, 1, 1, 2), (5, 1, 2, 1, 4), (3, 1, 2, 2, 2), ((3, 5), (1, 3), (0, 4), 1, 2),
+    (3, 1, 1, 1, 24), (7, 4, 3, 1, 2), (2, 2, 0, 1, 2)])
+def test_padded_rows_in_vectors(image, kernel, stride, padding, dilation, groups):
+    """Rows of a padded copy that are shorter and longer than vectors, in phases of the stride."""
+    k = kernel if isinstance(kernel, tuple) else (kernel, kernel)
+    if min(image) + 2 < k[0] * dilation:
+        pytest.skip("the window is larger than the image")
+    w = weight(48, 24 // groups, *k)
+    check_tactic("conv_depthwise_simd" if groups == 24 else "conv_simd",
+                 lambda x: F.conv2d(x, w, None, stride, padding, dilation, groups),
+                 tensor(2, 24, *image), length=w[0].numel())
+
+
+@on_cpu
+def test_padded_rows_of_volumes_in_vectors():
+    w = weight(8, 4, 3, 3, 3)
+    check_tactic("conv_simd", lambda x: (F.conv3d(x, w, None, 1, 1), F.conv3d(x, w, None, 2, 1),
+                                         F.conv3d(x, w, None, (1, 2, 1), (0, 1, 2))),
+                 tensor(2, 4, 5, 7, 37), length=108)
+
+
 def test_transposed_dynamic_image():
     layer = torch.nn.ConvTranspose2d(24, 12, 3, 2, 1, 1)
     check(layer, tensor(2, 24, 7, 6), dynamic=True, length=216,

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from parity import FLOATS, INTS, check, check_gradients, tensor
+from parity import FLOATS, INTS, check, check_gradients, check_tactic, on_cpu, tensor
 
 WINDOWS = [dict(kernel_size=3, stride=2, padding=1), dict(kernel_size=2),
            dict(kernel_size=(3, 2), stride=(1, 3), padding=(1, 0), ceil_mode=True),
@@ -89,3 +89,52 @@ def test_dynamic_shapes():
     check(lambda x: (F.max_pool2d(x, 3, 2, 1), F.avg_pool2d(x, 2), F.adaptive_avg_pool2d(x, 1)),
           tensor(2, 3, 11, 13), more=[(tensor(5, 3, 29, 7),), (tensor(3, 3, 8, 8),)], dynamic=True,
           length=200)
+
+
+LONG = [*WINDOWS, dict(kernel_size=(2, 7), stride=(3, 4), padding=(0, 3)),
+        dict(kernel_size=(7, 1), stride=1, padding=(3, 0)),
+        dict(kernel_size=3, stride=2, ceil_mode=True), dict(kernel_size=2, divisor_override=3)]
+
+
+@on_cpu
+@pytest.mark.parametrize("window", LONG)
+@pytest.mark.parametrize("include", [True, False])
+@pytest.mark.parametrize("width", [7, 37, 113])
+def test_means_of_rows_in_vectors(window, include, width):
+    check_tactic("avg_pool_simd",
+                 lambda x: F.avg_pool2d(x, count_include_pad=include, **window) + 1,
+                 tensor(2, 3, 11, width), length=25)
+
+
+@on_cpu
+@pytest.mark.parametrize("size", [(5, 3), (11, 37), (3, 41), (4, 28), (2, 1)])
+def test_adaptive_means_of_rows_in_vectors(size):
+    check_tactic("avg_pool_simd", lambda x: F.adaptive_avg_pool2d(x, size), tensor(2, 3, 11, 56),
+                 length=143)
+
+
+@on_cpu
+@pytest.mark.parametrize("dtype", FLOATS[1:])
+def test_means_of_rows_of_16_bits_in_vectors(dtype):
+    check_tactic("avg_pool_simd",
+                 lambda x: (F.avg_pool2d(x, 3, 2, 1), F.avg_pool1d(x[0], 3, 1, 1),
+                            F.adaptive_avg_pool2d(x, 5)), tensor(2, 3, 11, 41, dtype=dtype),
+                 double=True)
+
+
+@on_cpu
+def test_means_of_rows_of_any_length_in_vectors():
+    check_tactic("avg_pool_simd",
+                 lambda x: (F.avg_pool2d(x * 2, 3, 2, 1), F.avg_pool2d(x, 2).sigmoid()),
+                 tensor(2, 3, 11, 90), more=[(tensor(5, 3, 29, 7),), (tensor(3, 3, 8, 8),)],
+                 dynamic=True, length=9)
+
+
+@on_cpu
+def test_means_of_what_is_no_number_in_vectors():
+    """In its windows alone, whatever else the vectors of rows have."""
+    inf, nan = float("inf"), float("nan")
+    x = tensor(1, 2, 9, 41)
+    x[0, 0, 4, 20], x[0, 0, 4, 33], x[0, 1, 0, 0], x[0, 1, 8, 40] = inf, -inf, nan, inf
+    check_tactic("avg_pool_simd", lambda x: (F.avg_pool2d(x, 3, 2, 1), F.avg_pool2d(x, 2),
+                                             F.adaptive_avg_pool2d(x, (3, 7))), x, length=9)

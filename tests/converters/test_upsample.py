@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from torch_vulkan import compilations
 
-from parity import OPTIONS, check, check_gradients, check_operator, tensor
+from parity import OPTIONS, check, check_gradients, check_operator, check_tactic, on_cpu, tensor
 
 aten = torch.ops.aten
 SIZES = [([10, 14], None), (None, [2.0, 2.0]), (None, [1.5, 2.3]), ([3, 5], None), ([5, 7], None)]
@@ -108,6 +108,52 @@ def test_16_bit_floats(dtype):
 
 def test_nearest_of_bytes():
     check(lambda x: F.interpolate(x, scale_factor=2), tensor(2, 3, 5, 7, dtype=torch.uint8))
+
+
+@on_cpu
+@pytest.mark.parametrize("mode, dims", MODES)
+@pytest.mark.parametrize("width, size", [(67, 71), (40, 113), (41, 83), (6, 60), (3, 200), (113, 41)])
+def test_rows_in_vectors(mode, dims, width, size):
+    """Rows of several vectors and less than one, that grow, shrink and are only moved."""
+    align = {} if "nearest" in mode else {"align_corners": size % 2 == 1}
+    shape = (2, 3, *(3, 7)[:dims - 1], width)
+
+    def function(x):
+        to = (*(5, 11)[:dims - 1], size)
+        return F.interpolate(x, size=to, mode=mode, **align) * x.shape[0]
+
+    check_tactic("upsample_simd", function, tensor(*shape), length=16)
+
+
+@on_cpu
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_rows_of_16_bits_in_vectors(dtype):
+    check_tactic("upsample_simd", lambda x: [
+        F.interpolate(x, size=(9, 83), mode=mode) for mode in ("nearest", "bilinear", "bicubic")],
+        tensor(2, 3, 5, 41, dtype=dtype), double=True)
+
+
+@on_cpu
+def test_rows_of_any_length_in_vectors():
+    """Also shorter than a vector, and a result that joins another's in its epilogue."""
+    cases = [(tensor(2, 3, *image), tensor(3, 1, 1, seed=1)) for image in (
+        (5, 70), (3, 4), (9, 33))]
+    check_tactic("upsample_simd", lambda x, b: (
+        torch.relu(F.interpolate(x, scale_factor=2, mode="bilinear") + b),
+        F.interpolate(x, scale_factor=2) * b), *cases[0], dynamic=True, more=cases[1:])
+
+
+@on_cpu
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+def test_what_is_no_number_stays_in_its_place_in_vectors(mode):
+    x = tensor(1, 2, 7, 41)
+    x[0, 0, 3, 17], x[0, 1, 0, 0], x[0, 1, 6, 40] = math.inf, math.nan, -math.inf
+    check_tactic("upsample_simd", lambda x: F.interpolate(x, scale_factor=3, mode=mode), x)
+
+
+@on_cpu
+def test_more_planes_than_a_grid_has_numbers_for_in_vectors():
+    check_tactic("upsample_simd", lambda x: F.interpolate(x, scale_factor=2), tensor(70000, 1, 2, 3))
 
 
 def test_special_values():

@@ -280,8 +280,14 @@ void add_simd_finish(const NodeContext& c, const SimdSums& sums, const SimdOutpu
   const bool pitched = !(columns.gap == Expr(0)) || deep;
   const auto [fewest, most] = columns.count.bounds(c.graph.symbols);
   const bool wide = fewest >= tile.cols(), small = most < 1 << 21;
+  // Rows of an image that a vector of outputs has a part of.
+  constexpr int64_t kMostRows = 4;
+  const auto width = columns.width.constant();
+  int64_t image_rows = pitched && !deep && wide && width ? div_up(tile.lanes - 1, *width) + 1 : 0;
+  if (image_rows > kMostRows) image_rows = 0;
   Step step{.kernel = "matmul_simd_finish",
             .defines = {{"ROWS", text(tile.rows)},
+                        {"IMAGE_ROWS", text(image_rows)},
                         {"PITCHED", pitched ? "1" : "0"},
                         {"SMALL_COLUMNS", small ? "1" : "0"},
                         {"MOVED", columns.moved ? "1" : "0"},

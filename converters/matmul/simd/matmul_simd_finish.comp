@@ -4,6 +4,7 @@
 // MOVED: the last tile of columns repeats some of its neighbour's. PITCHED: n counts the pixels of
 // an image `width` wide whose rows lie width + gap apart among the sums; with DEPTH the images of a
 // volume, of `height` rows each, lie another depth_gap apart.
+// IMAGE_ROWS: how many rows of an image a vector may have, where that is known and few, else 0.
 // SMALL_COLUMNS: cols < 2^21.
 // WIDE: cols >= 2 * LANES, so that a window of columns that would pass the end is moved back to it.
 // Rows past the end repeat the last one. GROUPED: the rows of a tile are those of a group, and each
@@ -46,6 +47,21 @@ uint column_of(uint n) {
 #endif
 }
 
+#if IMAGE_ROWS
+/// The sums of outputs n … n + LANES - 1, which are those of up to IMAGE_ROWS rows of the image:
+/// each of these would be neighbours of others if all of the vector were of its row.
+float rows_of_image(uint in_row, uint n) {
+  const uint first = quotient(n, width), last = quotient(cols, width) - 1u;
+  const uint own = quotient(n + gl_SubgroupInvocationID, width) - first;
+  float v = 0.0;
+  [[unroll]] for (uint j = 0u; j < IMAGE_ROWS; j++) {
+    const uint at = in_row + n + min(first + j, last) * gap;
+    v = mix(v, simd_load(simd_at(c_ptr, at)), own == j);
+  }
+  return v;
+}
+#endif
+
 #if INTEGER
 #define SUM_OF(c, add) floatBitsToInt(c)
 #else
@@ -76,6 +92,9 @@ void main() {
 #if !WIDE
     if (n < cols) y_store(out_row + n, y_T(SUM_OF(c_raw(in_row + column_of(n)), add)));
     if (right < cols) y_store(out_row + right, y_T(SUM_OF(c_raw(in_row + column_of(right)), add)));
+#elif IMAGE_ROWS
+    held[i] = y_simd_store2(out_row + n, y_T(SUM_OF(rows_of_image(in_row, n), add)),
+                            y_T(SUM_OF(rows_of_image(in_row, n + LANES), add)));
 #elif PITCHED
     held[i] = y_simd_store2(out_row + n, y_T(SUM_OF(c_raw(in_row + column_of(n + lane)), add)),
                             y_T(SUM_OF(c_raw(in_row + column_of(n + lane + LANES)), add)));
