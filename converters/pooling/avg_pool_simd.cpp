@@ -27,6 +27,13 @@ std::optional<int64_t> elements_of(const NodeContext& c, PoolForm form, int i, i
   return *in % *out == 0 ? windows * (*in / *out) : windows * *in / *out + 2;
 }
 
+/// Whether integers are read or written, whatever the type of the sums.
+bool is_quantised(const NodeContext& c) {
+  const auto of_integers = [&c](ValueId id) { return !is_float(c.graph.value(id).dtype); };
+  return of_integers(c.node.outputs[0]) ||
+         std::any_of(c.node.prologue_inputs.begin(), c.node.prologue_inputs.end(), of_integers);
+}
+
 }  // namespace
 
 Tactic avg_pool_simd_tactic(const NodeContext& c, PoolForm form) {
@@ -47,7 +54,9 @@ Tactic avg_pool_simd_tactic(const NodeContext& c, PoolForm form) {
                        .reach = columns.value_or(1) - 1,
                        .dense = plain && c.dtype("self") == DType::kF32};
   tactic.refusal = row_tiles_refusal(c, tiles);
-  if (!rows || !columns) {
+  if (is_quantised(c)) {
+    tactic.refusal = "quantised results keep the order of PyTorch's sums, for their halves";
+  } else if (!rows || !columns) {
     tactic.refusal = "windows are of symbolic sizes";
   } else if (*rows > kMostRows) {
     tactic.refusal = "windows are high";
