@@ -27,6 +27,11 @@ _MOST_OPENINGS = 3
 run_watchers: list = []
 
 
+def _prepared(parts, tensors) -> list:
+    """(part, its set of these weights) of each."""
+    return [(part, part.prepare_weights([_address(t) for t in tensors])) for part in parts]
+
+
 class Engine:
     """An engine, loaded on a device.
 
@@ -77,10 +82,14 @@ class Engine:
                     f"[engine] the device was lost {_MOST_OPENINGS} times before a call was done "
                     "and is not opened again: see the driver's own log, and load the engine in a "
                     "new process")
+            try:
+                parts = self._load()
+                weights = self._weights and (self._weights[0], _prepared(parts, self._weights[0]))
+            except torch.AcceleratorError:
+                self._lost += 1
+                raise
             self._lost += 1
-            self._parts = self._load()
-            if self._weights is not None:
-                self._set_weights(self._weights[0])
+            self._parts, self._weights = parts, weights
 
     def __repr__(self):
         def text(bindings):
@@ -241,9 +250,8 @@ class Engine:
         return self._weights[0] if self._weights is not None else self._partial
 
     def _set_weights(self, tensors):
-        prepared = [(part, part.prepare_weights([_address(t) for t in tensors]))
-                    for part in self._parts]
-        self._weights = (tensors, prepared)  # the set may read the tensors' memory
+        # The set may read the tensors' memory.
+        self._weights = (tensors, _prepared(self._parts, tensors))
 
     def run(self, inputs: Mapping[str, object] | Sequence[object],
             out: Mapping[str, object] | Sequence[object] | None = None) -> dict[str, object]:
@@ -314,6 +322,7 @@ class Engine:
         engine, weights = held[1][part]
         times = engine.profile(weights, symbols, [_address(t) for t in tensors],
                                [_address(t) for t in outputs.values()], runs)
+        self._lost = 0
         return [{**_plain(layer), "time_us": median, "mean_us": mean, "bytes": count} for
                 layer, (median, mean, count) in zip(engine.info()["layers"], times, strict=True)]
 

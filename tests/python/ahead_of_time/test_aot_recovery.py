@@ -131,3 +131,37 @@ print("failed", failed)
 def test_others_say_it_too(submission, kind):
     printed = python(OTHERS, kind, TORCH_VULKAN_LOSE_DEVICE=str(submission))
     assert printed.count("failed 1") == 1
+
+
+HALFWAY = """
+import torch, torch_vulkan as tv
+from torch_vulkan._engines import engine as module
+model, x = torch.nn.Linear(8, 6), torch.randn(5, 8)
+(engine,) = tv.engines(tv.compile(model, [x], min_block_size=1))
+held = {tuple(p.shape): p for p in model.parameters()}
+engine.set_weights([held[tuple(w["shape"])] for w in engine.info()["weights"]])
+want, lost, refused = model(x).detach(), 0, 0
+prepared, failures = module._prepared, 1
+def prepare(*given):
+    global failures
+    if lost and failures:
+        failures -= 1
+        raise MemoryError("no memory for the weights")
+    return prepared(*given)
+module._prepared = prepare
+for _ in range(14):
+    try:
+        (got,) = engine.run([x]).values()
+        torch.testing.assert_close(got, want)
+    except torch.AcceleratorError:
+        lost += 1
+    except MemoryError:
+        refused += 1
+torch.testing.assert_close(got, want)
+print("lost", lost, "refused", refused)
+"""
+
+
+def test_an_engine_that_is_not_opened_at_once():
+    """Memory runs out between the kernels and the weights: the next call opens it all."""
+    assert "lost 1 refused 1" in python(HALFWAY, TORCH_VULKAN_LOSE_DEVICE="9")
