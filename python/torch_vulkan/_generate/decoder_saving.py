@@ -49,6 +49,9 @@ def save_decoder(model, folder: str | os.PathLike, max_length: int, *, tokenizer
     if not isinstance(max_length, int) or max_length < _LEAST:
         raise ValueError(f"save_decoder: max_length: got {max_length!r}, want {_LEAST} or more")
     models.check(model, torch.zeros(1, 1, dtype=torch.long), max_length - 1, None)
+    if models.counts_from_padding(model):
+        raise ValueError(f"save_decoder: got {type(model).__name__}, whose positions depend on its "
+                         "tokens (on padding): tv.generate takes it")
     text = None if tokenizer is None else _tokenizer_text(tokenizer)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -87,7 +90,6 @@ class _Step(nn.Module):
 
     def __init__(self, model, room: int, counted: bool):
         super().__init__()
-        import transformers
         from transformers.cache_utils import StaticLayer
 
         self._model = (model,)  # its parts are this module's, not the whole
@@ -95,10 +97,10 @@ class _Step(nn.Module):
             self.add_module(name, part)
         for name, parameter in model.named_parameters(recurse=False):
             self.register_parameter(name, parameter)
-        self._cache = transformers.StaticCache(config=model.config, max_cache_len=room)
+        self._cache = models.fixed_cache(model.config, room)
         self._cache.layers = [StaticLayer(room) for _ in self._cache.layers]
         takes = inspect.signature(type(model).forward).parameters
-        self._arguments = {"cache" if "cache" in takes else "past_key_values": self._cache,
+        self._arguments = {models.cache_argument(model): self._cache,
                            "use_cache": True, "return_dict": True}
         if "logits_to_keep" in takes:
             self._arguments["logits_to_keep"] = 1

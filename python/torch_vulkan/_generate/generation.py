@@ -182,7 +182,7 @@ class _Steps:
         self._engine_calls_made, self._submitted_before = 0, 0
         self._cache = _cache(model.config, room)
         takes = inspect.signature(type(model).forward).parameters
-        self._arguments = {"cache" if "cache" in takes else "past_key_values": self._cache,
+        self._arguments = {models.cache_argument(model): self._cache,
                            "use_cache": True, "return_dict": True}
         if "logits_to_keep" in takes:
             self._arguments["logits_to_keep"] = 1
@@ -196,6 +196,9 @@ class _Steps:
                 positions = attention_mask.long().cumsum(-1) - 1
                 positions = positions.masked_fill(attention_mask == 0, 0)
                 self._arguments["position_ids"] = positions
+        elif models.counts_from_padding(model):
+            positions = torch.arange(length, device=input_ids.device).repeat(batch, 1)
+            self._arguments["position_ids"] = positions
         self._state = self._make_state(request, choice, positions, room)
         if self._state.seen is not None:
             _mark_seen(self._state.seen, input_ids, attention_mask)
@@ -358,10 +361,9 @@ def _together(ids: torch.Tensor, settings: dict[str, Any], given: int | None) ->
 
 
 def _cache(config, room: int):
-    import transformers
     from transformers.cache_utils import StaticLayer
 
-    cache = transformers.StaticCache(config=config, max_cache_len=room)
+    cache = models.fixed_cache(config, room)
     cache.layers = [StaticLayer(room) if layer.is_sliding and room <= _WINDOWS * layer.max_cache_len
                     else layer for layer in cache.layers]
     return cache

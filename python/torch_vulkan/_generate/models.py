@@ -1,5 +1,6 @@
 """What decoders of transformers say of themselves, and what they are asked for."""
 
+import inspect
 from collections.abc import MutableMapping
 from numbers import Integral
 
@@ -12,7 +13,7 @@ def check(model, input_ids, max_new_tokens, attention_mask) -> None:
     if config is None or not hasattr(model, "generate"):
         raise ValueError(f"generate: got {type(model).__name__}, want a causal language model of "
                          "transformers")
-    if refused := _refused(config):
+    if refused := _refused(model, config):
         raise ValueError(f"generate: got {type(model).__name__}, {refused}: want a decoder of text "
                          "with attention; model.generate with a compiled forward takes every "
                          "model (docs/generation.md)")
@@ -34,19 +35,62 @@ def check(model, input_ids, max_new_tokens, attention_mask) -> None:
                          "(tokenizer.padding_side = \"left\")")
     limit = getattr(config, "max_position_embeddings", None)
     length = input_ids.shape[1]
-    if limit is not None and length + max_new_tokens > limit:
+    if limit is not None and 0 < limit < length + max_new_tokens:
         raise ValueError(f"generate: got a prompt of {length} tokens and max_new_tokens="
                          f"{max_new_tokens}, want at most {limit} together "
                          "(config.max_position_embeddings)")
+    limit = _one_rotation(config)
+    if limit is not None and length + max_new_tokens > limit:
+        raise ValueError(f"generate: got a prompt of {length} tokens and max_new_tokens="
+                         f"{max_new_tokens}, want at most {limit} together: behind "
+                         "original_max_position_embeddings this model (longrope) rotates all "
+                         "positions anew, as model.generate does")
 
 
-def _refused(config) -> str:
+def _one_rotation(config) -> int | None:
+    """Up to how many positions the rotations of a model with "longrope" are the same; None for
+    other models."""
+    rotary = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    if "longrope" not in (rotary.get("rope_type"), rotary.get("type")):
+        return None
+    name = "original_max_position_embeddings"
+    return getattr(config, name, None) or rotary.get(name) or config.max_position_embeddings
+
+
+def cache_argument(model) -> str | None:
+    """The name of forward's argument for keys and values."""
+    takes = inspect.signature(type(model).forward).parameters
+    return next((name for name in ("cache", "past_key_values") if name in takes), None)
+
+
+def counts_from_padding(model) -> bool:
+    """Whether a model makes positions from the tokens, beginning behind that of padding (RoBERTa),
+    unless it is given them; model.generate gives them, from 0."""
+    return any(hasattr(module, "create_position_ids_from_input_ids") for module in model.modules())
+
+
+def _refused(model, config) -> str:
     """What a model is that cannot be stepped; "" for others."""
     if config.is_encoder_decoder:
         return "which has an encoder"
     if config.get_text_config() is not config:
         return "which reads more than text"
-    return "" if getattr(config, "num_attention_heads", None) else "which has no attention"
+    if not getattr(config, "num_attention_heads", None):
+        return "which has no attention"
+    if cache_argument(model) is None:
+        return "whose forward takes no cache of keys and values"
+    if config.model_type == "gpt_neo":  # transformers 5 masks as if the text filled the cache
+        return "which transformers computes wrongly with a cache of fixed size"
+    if not all(hasattr(layer, "is_sliding") for layer in fixed_cache(config, 1).layers):
+        return "which has layers that keep other things than keys and values"
+    return ""
+
+
+def fixed_cache(config, room: int):
+    """A cache for `room` positions, without memory yet."""
+    import transformers
+
+    return transformers.StaticCache(config=config, max_cache_len=room)
 
 
 def check_others(seed, streamer, report) -> None:

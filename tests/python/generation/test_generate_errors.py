@@ -197,3 +197,49 @@ def test_weights_that_change_within_a_text():
                                                 streamer=Takes(act)))
     got = text(lambda twin, act: tv.generate(twin, ids, 12, streamer=Takes(act)))
     assert torch.equal(got, want)
+
+
+SMALL = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "intermediate_size": 48, "max_position_embeddings": 80, "pad_token_id": 1,
+         "bos_token_id": 2, "eos_token_id": None}
+LONG = {"type": "longrope", "rope_type": "longrope", "short_factor": [1.0] * 4,
+        "long_factor": [2.0] * 4}
+
+
+def of_config(name, config, **values):
+    torch.manual_seed(0)
+    return getattr(transformers, name)(getattr(transformers, config)(**values)).eval()
+
+
+@pytest.mark.parametrize("name, config, values, said", [
+    ("OpenAIGPTLMHeadModel", "OpenAIGPTConfig",
+     {"vocab_size": 99, "n_embd": 32, "n_layer": 2, "n_head": 4}, "takes no cache"),
+    ("GPTNeoForCausalLM", "GPTNeoConfig",
+     {"vocab_size": 99, "hidden_size": 32, "num_layers": 2, "num_heads": 4,
+      "attention_types": [[["global", "local"], 1]]}, "wrongly with a cache of fixed size"),
+    ("JambaForCausalLM", "JambaConfig",
+     {**SMALL, "num_key_value_heads": 2, "use_mamba_kernels": False}, "other things than keys"),
+    ("Phi3ForCausalLM", "Phi3Config",
+     {**SMALL, "original_max_position_embeddings": 16, "rope_scaling": LONG},
+     "max_new_tokens=20, want at most 16 together: .*longrope"),
+])
+def test_models_that_would_give_other_tokens(name, config, values, said):
+    """transformers computes them otherwise than in steps on a cache of fixed size."""
+    with pytest.raises(ValueError, match=said):
+        tv.generate(of_config(name, config, **values), torch.ones(1, 7, dtype=torch.long), 20)
+
+
+@pytest.mark.parametrize("name, config, values", [
+    ("RobertaForCausalLM", "RobertaConfig", {**SMALL, "is_decoder": True}),
+    ("Phi3ForCausalLM", "Phi3Config", {
+        **SMALL, "original_max_position_embeddings": 64, "rope_scaling": LONG})])
+def test_positions_are_those_of_generate(name, config, values):
+    model, ids = of_config(name, config, **values), torch.randint(3, 99, (2, 7))
+    got = tv.generate(model, ids, 20, optimization_level=0)
+    assert torch.equal(got, model.generate(ids, max_new_tokens=20, do_sample=False))
+
+
+def test_positions_that_depend_on_tokens_are_not_saved(tmp_path):
+    model = of_config("RobertaForCausalLM", "RobertaConfig", **SMALL, is_decoder=True)
+    with pytest.raises(ValueError, match="positions depend on its tokens"):
+        tv.save_decoder(model, tmp_path / "net", max_length=32)
