@@ -100,7 +100,7 @@ Json number(double v) { return v == std::floor(v) ? Json(static_cast<int64_t>(v)
 
 Json to_value(const std::string& kernels, const Timing& timing) {
   Json::Object object = {{"kernels", kernels}, {"kind", kKinds[static_cast<size_t>(timing.kind)]}};
-  if (timing.us > 0) object["time_us"] = number(rounded(timing.us));
+  if (timing.usable() || timing.us > 0) object["time_us"] = number(rounded(timing.us));
   if (timing.checked) object["checked"] = true;
   if (!timing.why.empty()) object["why"] = timing.why;
   if (!timing.step_us.empty()) {

@@ -59,6 +59,16 @@ TEST_F(TimingCacheTest, WhatIsSavedIsFoundAgain) {
   EXPECT_TRUE(cache.knows("a device", "a problem", "a"));
 }
 
+TEST_F(TimingCacheTest, ATimeThatIsRoundedToNothingIsKept) {
+  for (const char* tactic : {"a", "b", "c"}) {  // each reads what is there and writes it again
+    TimingCache cache(path_);
+    cache.put(key(tactic), {.us = 0.0002});
+    cache.save();
+  }
+  const TimingCache cache(path_);
+  for (const char* tactic : {"a", "b", "c"}) EXPECT_TRUE(cache.find(key(tactic)).has_value());
+}
+
 TEST_F(TimingCacheTest, TheFileIsTextThatPeopleRead) {
   {
     TimingCache(path_).put(key("a"), {.us = 12.3456789, .step_us = {12.3456789F}});
