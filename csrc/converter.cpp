@@ -19,8 +19,8 @@ std::shared_mutex& registry_mutex() {
 
 NodeContext::Result NodeContext::output(size_t i) const {
   const Value& value = graph.value(node.outputs.at(i));
-  const bool changed = i == 0 && node.epilogue && node.anchor_dtype != DType::kOther;
-  return {value.shape, changed ? node.anchor_dtype : value.dtype};
+  const bool changed = i == 0 && node.epilogue && node.own_result_dtype != DType::kOther;
+  return {value.shape, changed ? node.own_result_dtype : value.dtype};
 }
 
 int64_t NodeContext::wrap(int64_t dim, int64_t rank) const {

@@ -17,7 +17,7 @@
 #define FragB coopmat<float16_t, gl_ScopeSubgroup, 16, 16, gl_MatrixUseB>
 
 const uint BM = 16 * RB * WQ, KEYS = BN * WK;
-// Shared rows are an odd number of 16-byte units apart.
+// Shared rows are an odd number of uvec4s apart.
 const uint LDK = D / 8 + 1, LDV = DV / 8 + 1, LDP = BN / 8 + 1, PATCH_LD = 17;
 const uint V_AT = KEYS * LDK, TILE = V_AT + KEYS * LDV;
 const uint MERGE = DV / 16 * 64 + 128;  // sums, largest and total of 16 rows

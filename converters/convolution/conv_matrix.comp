@@ -31,8 +31,8 @@ const uint CHUNK = 16;  // elements of 16 bytes
 #else
 const uint CHUNK = 8;
 #endif
-const uint WARPS_M = BM / WM, WARPS_N = BN / WN, SHARERS = 32 * WARPS_M * WARPS_N;
-// Rows of pixels are an odd number of units apart, so that matrix loads meet different banks.
+const uint WARPS_M = BM / WM, WARPS_N = BN / WN, GATHER_THREADS = 32 * WARPS_M * WARPS_N;
+// Rows of pixels are an odd number of uvec4s apart, so that matrix loads meet different banks.
 const uint LD = KS * 2 + 1, PIECE = BN * LD, STAGE = PIECES * PIECE;
 #if Y_PIXELS
 const uint SUM_LD = WARPS_M * 4 + 1, SUMS = WK * BN * SUM_LD;
@@ -60,8 +60,9 @@ shared uint tops[WARPS], leasts[WARPS];
 #endif
 #include "conv_matrix_end.glsl"
 
-#define UNIT (PIECES * 32)
-#define LINE (k_steps * UNIT)
+// uvec4s of a packed fragment, all pieces, and of a line of fragments along k.
+#define FRAG (PIECES * 32)
+#define LINE (k_steps * FRAG)
 #if STAGES == 1
 #define SYNC subgroupBarrier();
 #else
@@ -69,8 +70,8 @@ shared uint tops[WARPS], leasts[WARPS];
 #endif
 
 // Where an invocation is: tile (m0, c0) of group g; its subgroup has tile (wm, wn) of that, and
-// part wk of k. `sharer`: its number among those that gather a stage.
-uint lane, warp, wk, wm, wn, sharer, g, c0, m0;
+// part wk of k. gather_thread: its number among those that gather a stage.
+uint lane, warp, wk, wm, wn, gather_thread, g, c0, m0;
 
 void find_tile() {
   lane = gl_SubgroupInvocationID;
@@ -78,7 +79,7 @@ void find_tile() {
   wk = warp / (WARPS_M * WARPS_N);
   wm = warp % WARPS_M;
   wn = warp / WARPS_M % WARPS_N;
-  sharer = warp % (WARPS_M * WARPS_N) * 32 + lane;
+  gather_thread = warp % (WARPS_M * WARPS_N) * 32 + lane;
   g = gl_WorkGroupID.z;
   c0 = gl_WorkGroupID.x * BN;
   m0 = gl_WorkGroupID.y * BM;

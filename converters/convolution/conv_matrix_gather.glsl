@@ -1,19 +1,19 @@
 // Pixels of conv_matrix.comp: which an invocation gathers, how, and how they become chunks of
 // operands.
 
-// Each sharer of a stage gathers PX columns, PX_STEP apart, and of each NC of the stage's chunks of
-// 8 k, EACH apart. Neighbouring invocations take what lies side by side: columns, or chunks
-// (X_LAST).
+// Each of the GATHER_THREADS invocations of a stage gathers PX columns, PX_STEP apart, and of each
+// NC of the stage's chunks of 8 k, EACH apart. Neighbouring invocations take what lies side by
+// side: columns, or chunks (X_LAST).
 const uint CHUNKS = KS * 2;
 #if X_LAST
-const uint EACH = 1, NC = 1, PX = BN * CHUNKS / SHARERS, PX_STEP = SHARERS / CHUNKS;
-#define FIRST_COLUMN (sharer / CHUNKS)
-#define FIRST_CHUNK (sharer % CHUNKS)
+const uint EACH = 1, NC = 1, PX = BN * CHUNKS / GATHER_THREADS, PX_STEP = GATHER_THREADS / CHUNKS;
+#define FIRST_COLUMN (gather_thread / CHUNKS)
+#define FIRST_CHUNK (gather_thread % CHUNKS)
 #else
-const uint EACH = SHARERS > BN ? SHARERS / BN : 1, NC = CHUNKS / EACH;
-const uint PX = SHARERS > BN ? 1 : BN / SHARERS, PX_STEP = SHARERS;
-#define FIRST_COLUMN (sharer % BN)
-#define FIRST_CHUNK (sharer / BN)
+const uint EACH = GATHER_THREADS > BN ? GATHER_THREADS / BN : 1, NC = CHUNKS / EACH;
+const uint PX = GATHER_THREADS > BN ? 1 : BN / GATHER_THREADS, PX_STEP = GATHER_THREADS;
+#define FIRST_COLUMN (gather_thread % BN)
+#define FIRST_CHUNK (gather_thread / BN)
 #endif
 
 /// What one invocation has loaded of 8 k of a column, and which of it counts.

@@ -6,17 +6,17 @@
 //   Macros where matrices are concerned: they stay variables of main.
 
 uint from;    // where the subgroup's pixels begin in shared memory
-tv_units pw;  // this invocation's units of the weight
+tv_uvec4s pw;  // this invocation's uvec4s of the weight
 uvec4 gw[KS][PIECES][COUNT_M];
 
 void find_weights() {
   from = wk * STAGES * STAGE + wn * WN * LD;
-  pw = tv_units(packed_ptr) +
-       ((g * m_lines + m0 / 16 + wm * COUNT_M) * LINE + wk * share * (KS * UNIT) + lane);
+  pw = tv_uvec4s(packed_ptr) +
+       ((g * m_lines + m0 / 16 + wm * COUNT_M) * LINE + wk * share * (KS * FRAG) + lane);
 }
 
 void fetch_weights(uint t, uint s) {
-  FOR(p, PIECES) FOR(i, COUNT_M) gw[s][p][i] = pw[(t * KS + s) * UNIT + i * LINE + p * 32].v;
+  FOR(p, PIECES) FOR(i, COUNT_M) gw[s][p][i] = pw[(t * KS + s) * FRAG + i * LINE + p * 32].v;
 }
 void fetch_next(uint t, uint s) { fetch_weights(t + 1u, s); }
 void fetch_none(uint t, uint s) {}
@@ -61,7 +61,7 @@ void fetch_none(uint t, uint s) {}
     FragA fa[PIECES][COUNT_M];                                                                  \
     FOR(p, PIECES) FOR(i, COUNT_M) {                                                            \
       FRAGMENT(fa[p][i], gw[s][p][i],                                                           \
-               pw + (((t) * KS + s) * UNIT + i * LINE + p * 32 + h) - lane,                     \
+               pw + (((t) * KS + s) * FRAG + i * LINE + p * 32 + h) - lane,                     \
                gl_CooperativeMatrixLayoutRowMajor)                                              \
     }                                                                                           \
     if (h + 1 == PARTS_OF_STEP) fetch(t, s);                                                    \

@@ -1,5 +1,5 @@
 // The weight of a convolution in the order in which a subgroup holds its 16x16 fragments (coopmat),
-// for conv_matrix.comp: y[g][m / 16][k_steps][PIECES][32] units of 16 bytes, zeros past oc_count
+// for conv_matrix.comp: y[g][m / 16][k_steps][PIECES][32] uvec4s, zeros past oc_count
 // and past the last k.
 //
 // k runs over chunks of 8 input channels of one tap, FLAT: over (ic, kh, kw). w: any strides.

@@ -210,7 +210,7 @@ void emit(const ConvMatrixProblem& q, const ConvTile& t, Tactic& tactic) {
   const Expr lines = ceil_div(s.oc, t.tile.bm) * (t.tile.bm / kFragment);
   MadeWeight made{.packed = q.b.scratch(
                       "packed", DType::kI32,
-                      {s.groups * lines * (k_steps * fragment_units(q.precision) * kUnitWords)}),
+                      {s.groups * lines * (k_steps * fragment_uvec4s(q.precision) * kUvec4Words)}),
                   .lines = lines};
   if (is_x_shifted(q)) {
     ConvWords words = conv_words(q.c, q.b, s);
@@ -272,15 +272,15 @@ std::vector<ConvMatrixProblem> problems_of_bytes(const NodeContext& c, Builder& 
 int64_t ConvMatrixProblem::shared_bytes(const ConvTile& t) const {
   const MatrixTile& tile = t.tile;
   // A single subgroup needs no second stage of pixels to load while another multiplies.
-  const int64_t stages = tile.sharers() == kInvocations ? 1 : 2;
+  const int64_t stages = tile.output_threads() == kInvocations ? 1 : 2;
   const int64_t pixels = stages * tile.wk * precision.pieces * tile.bn * (t.ks * 2 + 1);
   const int64_t rows = tile.bm / tile.wm;  // of subgroups
-  const int64_t sums = y_pixels ? tile.wk * tile.bn * (rows * 4 + 1) : tile.sum_units(kFragment);
+  const int64_t sums = y_pixels ? tile.wk * tile.bn * (rows * 4 + 1) : tile.sum_uvec4s(kFragment);
   const int64_t largest = is_scaled() ? tile.subgroups() * 8 : 0;
   // Invocations that sum a pixel's bytes, and a word of each.
-  const int64_t summing = x_last ? t.ks * 2 : std::max<int64_t>(tile.sharers() / tile.bn, 1);
+  const int64_t summing = x_last ? t.ks * 2 : std::max<int64_t>(tile.output_threads() / tile.bn, 1);
   const int64_t parts = is_w_shifted(*this) ? tile.bn * tile.wk * summing * 4 : 0;
-  return kUnitBytes * std::max(pixels, sums) + largest + parts;
+  return kUvec4Bytes * std::max(pixels, sums) + largest + parts;
 }
 
 std::vector<Tactic> conv_matrix_tactics(const NodeContext& c, Builder& b, const ConvShape& s) {

@@ -20,7 +20,7 @@ struct Plane {
 
   int64_t phase_count() const { return phases[0] * phases[1] * phases[2]; }
   /// What places are made of: channels, phases, images and rows.
-  std::array<Expr, 4> units() const { return {plane, phase_size, slab, pitch}; }
+  std::array<Expr, 4> place_strides() const { return {plane, phase_size, slab, pitch}; }
   /// Where a tap of output pixel 0 lies in a channel.
   SimdPlace place(const ConvShape& s, int64_t channel, const std::array<int64_t, 3>& tap) const;
   /// From the first to the last output.

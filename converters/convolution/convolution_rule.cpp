@@ -98,7 +98,8 @@ double stage_clocks(const ConvMatrixProblem& q, const ConvTile& t) {
                        : precision.pieces > 1 ? 0.8 * pieces * pixels
                                               : 0.0;
   const double stores = 0.25 * pieces * pixels;
-  const double subgroups = static_cast<double>(tile.sharers()) / static_cast<double>(kInvocations);
+  const double subgroups =
+      static_cast<double>(tile.output_threads()) / static_cast<double>(kInvocations);
   const double fragments = static_cast<double>(tile.wm + tile.wn) / static_cast<double>(kFragment) *
                            kFragmentLoad * subgroups * pieces * ks;
   const double products = static_cast<double>(tile.bm * tile.bn) /
@@ -110,7 +111,8 @@ double stage_clocks(const ConvMatrixProblem& q, const ConvTile& t) {
 /// Workgroups that a compute unit holds at once, as registers and shared memory of an H200 allow.
 int64_t resident(const ConvMatrixProblem& q, const ConvTile& t) {
   constexpr int64_t kRegisters = 65536, kOfInvocation = 255, kSharedBytes = 200000;
-  const int64_t chunks = t.tile.bn * t.ks * 2 / t.tile.sharers();  // that an invocation gathers
+  const int64_t chunks =
+      t.tile.bn * t.ks * 2 / t.tile.output_threads();  // that an invocation gathers
   const int64_t registers = std::min<int64_t>(
       kOfInvocation,
       56 + t.tile.sums() + 8 * t.ks * q.precision.pieces * (t.tile.wm / kFragment) + chunks * 10);

@@ -177,7 +177,7 @@ void multiply_padded(const NodeContext& c, Builder& b, const ConvShape& s, int64
   p.b_z = plane.plane * channels;
   p.col_tiles = ceil_div(plane.columns(s), tile);
   p.b_last = p.col_tiles * tile;
-  p.units = plane.units();
+  p.place_strides = plane.place_strides();
   for (int64_t d = 0; d < *s.kernel[0].constant(); ++d) {
     for (int64_t h = 0; h < *s.kernel[1].constant(); ++h) {
       for (int64_t w = 0; w < *s.kernel[2].constant(); ++w) {

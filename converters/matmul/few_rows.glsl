@@ -34,16 +34,17 @@
 #define ROW_OF_RESULTS(r, what) EACH_COLUMN(what, r)
 #define EACH_RESULT(what) EACH_ROW(ROW_OF_RESULTS, what)
 
-const uint UNITS = SUBGROUPS / WK, TILE = ROWS * COLS;
+// A workgroup has so many subtiles of TILE results, each summed by WK subgroups.
+const uint SUBTILES = SUBGROUPS / WK, TILE = ROWS * COLS;
 
-/// Result i of the UNITS * TILE of a workgroup, neighbours in a row first: number `e` of those of
-/// the subgroups that share unit `unit`, at (m, n).
-struct Place { uint unit, e, m, n; };
+/// Result i of the SUBTILES * TILE of a workgroup, neighbours in a row first: number `e` of those
+/// of the WK subgroups that have subtile `subtile`, at (m, n).
+struct Place { uint subtile, e, m, n; };
 Place place_of(uint i) {
   Place p;
-  p.unit = i / COLS % UNITS;
-  p.e = i / (UNITS * COLS) * COLS + i % COLS;
+  p.subtile = i / COLS % SUBTILES;
+  p.e = i / (SUBTILES * COLS) * COLS + i % COLS;
   p.m = gl_WorkGroupID.y * ROWS + p.e / COLS;
-  p.n = (gl_WorkGroupID.x * UNITS + p.unit) * COLS + p.e % COLS;
+  p.n = (gl_WorkGroupID.x * SUBTILES + p.subtile) * COLS + p.e % COLS;
   return p;
 }

@@ -5,9 +5,9 @@
 // GATED: weight has 2 * n_count rows, and y is the program `gated` of the sums of rows n and n +
 // n_count. A subgroup of LANES_K invocations has COLS rows of weight and ROWS rows of a; its
 // invocations share k, and so do WK subgroups, whose sums are added in order. A workgroup computes
-// a tile of UNITS * OUTPUTS outputs, and further ones, `tiles_apart` tiles apart. The weights of a
-// step are asked for a step ahead, the first ones before the norm, those of a next tile in the last
-// step of one. KEPT: f(a) is computed once for a workgroup, in shared memory, which K_COUNT
+// a tile of SUBTILES * OUTPUTS outputs, and further ones, `tiles_apart` tiles apart. The weights of
+// a step are asked for a step ahead, the first ones before the norm, those of a next tile in the
+// last step of one. KEPT: f(a) is computed once for a workgroup, in shared memory, which K_COUNT
 // elements of each row take, in 16 bits where KEPT_HALVES names a's type (1: float16, 2: bfloat16);
 // else by each subgroup.
 // Grid: (tiles_apart, ceil(m_count / ROWS), 1); local SUBGROUPS * LANES_K.
@@ -34,7 +34,7 @@ shared float sums[2][SUBGROUPS][TILE];  // of this tile and the one before
 
 // Where an invocation is: invocation `lane` of a subgroup that has the rows of a from m0 on, the
 // outputs from n0 on and, of each round, the steps of k from `begin` on.
-uint lane, thread, part, unit, m0, n0, begin;
+uint lane, thread, part, subtile, m0, n0, begin;
 uint turn;  // which of `sums` is this tile's
 // The weights of a step and those on their way, of each column.
 Words words[COLS], ahead[COLS];
@@ -52,9 +52,9 @@ void find_place() {
   lane = gl_SubgroupInvocationID;
   thread = gl_SubgroupID * LANES_K + lane;
   part = gl_SubgroupID % WK;
-  unit = gl_SubgroupID / WK;
+  subtile = gl_SubgroupID / WK;
   m0 = gl_WorkGroupID.y * ROWS;
-  n0 = (gl_WorkGroupID.x * UNITS + unit) * OUTPUTS;
+  n0 = (gl_WorkGroupID.x * SUBTILES + subtile) * OUTPUTS;
   begin = (part * LANES_K + lane) * RUN;
   turn = 0u;
 }
@@ -234,17 +234,17 @@ void keep(uint c, uint r) {
   if (lane == 0u) sums[turn][gl_SubgroupID][r * COLS + c] = all;
 }
 
-/// Result e of the subgroups that share the steps of k of a unit.
-float sum_of(uint unit, uint e) {
-  float sum = sums[turn][unit * WK][e];
-  FOR(s, WK - 1) sum += sums[turn][unit * WK + s + 1u][e];
+/// Result e of a subtile, whose WK subgroups share the steps of k.
+float sum_of(uint subtile, uint e) {
+  float sum = sums[turn][subtile * WK][e];
+  FOR(s, WK - 1) sum += sums[turn][subtile * WK + s + 1u][e];
   return sum;
 }
 
 /// The outputs of the tile that begins at column `tile`.
 void store(uint tile) {
-  for (uint i = thread; i < UNITS * ROWS * OUTPUTS; i += LOCAL_X) {
-    const uint u = i / OUTPUTS % UNITS, r = i / (UNITS * OUTPUTS), o = i % OUTPUTS;
+  for (uint i = thread; i < SUBTILES * ROWS * OUTPUTS; i += LOCAL_X) {
+    const uint u = i / OUTPUTS % SUBTILES, r = i / (SUBTILES * OUTPUTS), o = i % OUTPUTS;
 #if GATED
     float sum;
     GATE(sum_of(u, r * COLS + 2u * o), sum_of(u, r * COLS + 2u * o + 1u), sum)
@@ -260,16 +260,16 @@ void main() {
   find_place();
   EACH_COLUMN(load_column, min(begin, k_count - RUN))
   prepare_rows();
-  for (uint tile = gl_WorkGroupID.x * UNITS * OUTPUTS; tile < n_count;
-      tile += tiles_apart * UNITS * OUTPUTS) {
+  for (uint tile = gl_WorkGroupID.x * SUBTILES * OUTPUTS; tile < n_count;
+      tile += tiles_apart * SUBTILES * OUTPUTS) {
     EACH_RESULT(start)
-    n0 = tile + unit * OUTPUTS;
+    n0 = tile + subtile * OUTPUTS;
     for (uint first = begin; first < k_count; first += ROUND_OF_K) {
       take_columns();
       uint next = first + ROUND_OF_K;
       if (next >= k_count) {
         next = begin;
-        n0 += tiles_apart * UNITS * OUTPUTS;
+        n0 += tiles_apart * SUBTILES * OUTPUTS;
       }
       EACH_COLUMN(load_column, min(next, k_count - RUN))
       add_pass(first, 0);

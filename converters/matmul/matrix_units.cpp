@@ -50,7 +50,7 @@ Step matrix_step(const std::string& kernel, const SplitPrecision& precision,
   return step;
 }
 
-int64_t fragment_units(const SplitPrecision& precision) { return precision.pieces * kInvocations; }
+int64_t fragment_uvec4s(const SplitPrecision& precision) { return precision.pieces * kInvocations; }
 
 Step pack_step(const std::string& kernel, const SplitPrecision& precision, const Expr& fragments) {
   Step step = matrix_step(kernel, precision, kPackedTogether * kInvocations);
@@ -74,7 +74,7 @@ bool divides(int64_t divisor, const Expr& value) { return mod(value, divisor) ==
 
 bool is_aligned(const NodeContext& c, ValueId id) {
   const int64_t element = size_bytes(c.graph.value(id).dtype);
-  return divides(kUnitBytes, layout_of(c.graph, id).offset * Expr(element));
+  return divides(kUvec4Bytes, layout_of(c.graph, id).offset * Expr(element));
 }
 
 bool loads_runs(int64_t length, const Expr& count, const Expr& along, const Expr& across,

@@ -15,8 +15,8 @@ namespace tv {
 inline constexpr int64_t kFragment = 16;     ///< rows, columns and steps of k of one matrix
 inline constexpr int64_t kChunk = 8;         ///< elements that a kernel loads at once
 inline constexpr int64_t kInvocations = 32;  ///< of a subgroup, which multiplies matrices
-inline constexpr int64_t kUnitBytes = 16;    ///< of a unit of shared memory and of packed fragments
-inline constexpr int64_t kUnitWords = kUnitBytes / 4;
+inline constexpr int64_t kUvec4Bytes = 16;   ///< shared memory and packed fragments are uvec4s
+inline constexpr int64_t kUvec4Words = kUvec4Bytes / 4;
 
 /// How operands become what the matrix units multiply: 16-bit floats as they are, fp32 as a sum of
 /// 16-bit pieces (error-corrected products), float16 pieces times powers of two, because fp32's
@@ -53,15 +53,15 @@ std::vector<SplitPrecision> split_precisions(DType dtype, std::vector<SplitPreci
 /// of the same outputs. The fields are macros of the kernels.
 struct MatrixTile {
   int64_t bm, bn, wm, wn, wk = 1;
-  /// Invocations that have outputs of their own.
-  int64_t sharers() const { return kInvocations * (bm / wm) * (bn / wn); }
-  int64_t threads() const { return sharers() * wk; }
+  /// Invocations of one of the `wk` parts of k.
+  int64_t output_threads() const { return kInvocations * (bm / wm) * (bn / wn); }
+  int64_t threads() const { return output_threads() * wk; }
   int64_t subgroups() const { return threads() / kInvocations; }
   /// fp32 sums that an invocation keeps in registers.
   int64_t sums() const { return wm * wn / kInvocations; }
-  /// Units of shared memory that `rows` rows of each subgroup's sums take on their way out. A row
-  /// is an odd number of units, so that rows lie in different banks.
-  int64_t sum_units(int64_t rows) const { return wk * (bm / wm) * rows * (bn / 4 + 1); }
+  /// uvec4s of shared memory that `rows` rows of each subgroup's sums take on their way out. A row
+  /// is an odd number of them, so that rows lie in different banks.
+  int64_t sum_uvec4s(int64_t rows) const { return wk * (bm / wm) * rows * (bn / 4 + 1); }
 };
 /// "64x128_w32x64x2"; with the steps of k of a stage, where given, as "64x128x32_w32x64x2".
 std::string name_of(const MatrixTile& tile, int64_t bk = 0);
@@ -85,12 +85,12 @@ Step matrix_step(const std::string& kernel, const SplitPrecision& precision, int
 Step matrix_step(const std::string& kernel, const SplitPrecision& precision,
                  const MatrixTile& tile);
 
-/// 16-byte units of a packed fragment, all pieces.
-int64_t fragment_units(const SplitPrecision& precision);
+/// uvec4s (16 bytes) of a packed fragment, all pieces.
+int64_t fragment_uvec4s(const SplitPrecision& precision);
 /// The launch that packs an operand, a subgroup for each of `fragments`: in the order in which a
-/// subgroup holds them, so that a fragment is one load of a unit by each invocation. The result is
-/// 32-bit words, fragment_units() * kUnitWords a fragment. The caller adds operands, parameters and
-/// the grid, of which a workgroup packs kPackedTogether.
+/// subgroup holds them, so that a fragment is one load of a uvec4 by each invocation. The result is
+/// 32-bit words, fragment_uvec4s() * kUvec4Words a fragment. The caller adds operands, parameters
+/// and the grid, of which a workgroup packs kPackedTogether.
 Step pack_step(const std::string& kernel, const SplitPrecision& precision, const Expr& fragments);
 inline constexpr int64_t kPackedTogether = 8;
 

@@ -121,7 +121,8 @@ std::string signature(const Node& node) {
   }
   if (node.epilogue) {
     out += " epilogue " + program_text(*node.epilogue) + ids_text(node.epilogue_inputs);
-    if (node.anchor_dtype != DType::kOther) out += " on " + std::string(name(node.anchor_dtype));
+    if (node.own_result_dtype != DType::kOther)
+      out += " on " + std::string(name(node.own_result_dtype));
   }
   if (node.input_scale != 0) out += " input_scale " + number_text(node.input_scale);
   return out;

@@ -1,10 +1,10 @@
 #pragma once
-// The Graph, as plain data: importers make it, and a pass maps it to another one.
+// The Graph, as plain data. Importers create it, and each pass turns one Graph into another.
 //
-// Operators are ATen's functional ones, and those of other libraries, by their full name,
-// "aten::add.Tensor" (without the overload if it is `default`: "aten::relu"). Two prefixes are this
-// project's: "tv::" for operators that ATen does not have, which passes and importers make, and
-// "complex::" for ATen's operators on complex values as pairs of floats
+// Operators go by their full names, "aten::add.Tensor" (without the overload if it is `default`:
+// "aten::relu"). They are ATen's functional operators and those of other libraries. Two prefixes
+// belong to this project: "tv::" for operators that ATen does not have, which passes and importers
+// create, and "complex::" for ATen's operators on complex values that are held as pairs of floats
 // (converters/complex/complex.h).
 
 #include <cstdint>
@@ -27,8 +27,8 @@ inline constexpr ValueId kNoValue = -1;
 
 enum class ValueKind : uint8_t { kInput, kWeight, kNode };
 
-/// Where the elements of a value are if it is a view of another: element (i0, i1, …) is
-/// base[offset + Σ i_k · strides_k]. Set by choose_layouts; `base` itself is never a view.
+/// Where the elements of a value lie if it is a view of another value: element (i0, i1, …) is
+/// base[offset + Σ i_k · strides_k]. choose_layouts sets it; `base` itself is never a view.
 struct View {
   ValueId base = kNoValue;
   Expr offset;
@@ -41,20 +41,20 @@ struct Value {
   DType dtype = DType::kOther;
   Shape shape;
   ValueKind kind = ValueKind::kNode;
-  std::optional<View> view;  ///< empty: dense, row-major, storage of its own
-  /// Of a weight that is a matrix, where its elements were looked at: bit d is set if of each four
-  /// neighbours along dimension d two at most are not zero.
+  std::optional<View> view;  ///< empty: dense, row-major, in storage of its own
+  /// 2:4 sparsity of a weight that is a matrix, if its elements were examined: bit d is set if at
+  /// most two of any four neighbours along dimension d are nonzero.
   uint8_t two_four = 0;
-  /// Of a weight of int8 whose dtype is one of 4 bits in the model: its elements lie in -8 to 7.
+  /// An int8 weight that the model has in a 4-bit dtype: its elements are between -8 and 7.
   bool four_bits = false;
 };
 
-/// An attribute; monostate is None. Integers may be symbolic, so they are Exprs.
+/// An attribute. monostate stands for None; integers are Exprs because they may be symbolic.
 using Attr = std::variant<std::monostate, bool, Expr, double, std::string, DType, std::vector<Expr>,
                           std::vector<double>, std::vector<bool>>;
 
-/// One argument of the operator's schema, defaults filled in. A tensor argument holds values
-/// (kNoValue: None); `is_list` tells Tensor[] from Tensor.
+/// One argument of the operator's schema, with defaults filled in. A tensor argument holds values
+/// (kNoValue for None); `is_list` distinguishes Tensor[] from Tensor.
 struct Arg {
   std::string name;
   bool is_tensor = false, is_list = false;
@@ -62,17 +62,18 @@ struct Arg {
   Attr attr;
 };
 
-/// What a frontend says of a node beside what it computes. plan() reads it; no pass does.
+/// What a frontend says about a node besides what the node computes. plan() reads it; passes do
+/// not.
 struct Origin {
-  int32_t index = -1;          ///< of what the node is part of, in the frontend's own numbers
-  bool whole = false;          ///< the frontend runs all that it is part of, or nothing of it
-  std::string op;              ///< the operator in the model, where it is another than Node::op
-  std::string refusal;         ///< why the Graph cannot say what it computes: it stays native
-  bool free = false;           ///< no node of the model that does work, whatever Node::op is
-  bool on_host = false;        ///< it gives the GPU nothing to compute
-  bool effect = false;         ///< it keeps its order among its kind: random numbers, assertions
-  std::vector<ValueId> after;  ///< what it waits for beside what it reads: where sizes come from
-  std::vector<Condition> demands;  ///< on sizes: a condition of the engine that the node is in
+  int32_t index = -1;    ///< the frontend's own number of the model's node that this is part of
+  bool whole = false;    ///< the frontend runs that node of the model as a whole or not at all
+  std::string op;        ///< the operator in the model, if it differs from Node::op
+  std::string refusal;   ///< why the Graph cannot express the node, which then stays native
+  bool free = false;     ///< counts as no work in the model, whatever Node::op is
+  bool on_host = false;  ///< leaves the GPU nothing to compute
+  bool effect = false;   ///< must keep its order among its kind: random numbers, assertions
+  std::vector<ValueId> after;      ///< what it waits for without reading it, such as sizes
+  std::vector<Condition> demands;  ///< conditions on sizes of any engine that contains the node
 };
 
 struct Node {
@@ -81,25 +82,25 @@ struct Node {
   std::vector<Arg> args;
   std::vector<ValueId> outputs;        ///< kNoValue if an output is unused and untyped
   std::string source, module_path;     ///< "model.py:42", "layer1.0.conv1"
-  std::vector<std::string> fused_ops;  ///< operators that this node computes; empty: just `op`
+  std::vector<std::string> fused_ops;  ///< all operators that this node computes; empty: just `op`
 
-  /// tv::pointwise: the program, over the tensor argument "inputs".
+  /// Of tv::pointwise: the program, whose inputs are the tensor argument "inputs".
   std::shared_ptr<const PointwiseProgram> program;
   /// Pointwise epilogue on outputs[0]: program input 0 is the operator's own result, inputs 1… are
   /// `epilogue_inputs` (broadcast against the output). outputs[0] is the epilogue's result.
   std::shared_ptr<const PointwiseProgram> epilogue;
   std::vector<ValueId> epilogue_inputs;
-  /// dtype of the operator's own result if an epilogue changes it; else outputs[0]'s.
-  DType anchor_dtype = DType::kOther;
-  /// Pointwise prologue computed while reading tensor argument `prologue_arg`; its inputs replace
-  /// that argument's value (`prologue_inputs`, broadcast against the argument's shape).
+  /// The dtype that the operator itself produces, before the epilogue; kOther: that of outputs[0].
+  DType own_result_dtype = DType::kOther;
+  /// Pointwise prologue, computed while tensor argument `prologue_arg` is read. `prologue_inputs`
+  /// (broadcast against the argument's shape) take the place of the argument's value.
   std::shared_ptr<const PointwiseProgram> prologue;
   std::string prologue_arg;
   std::vector<ValueId> prologue_inputs;
   Shape prologue_shape;
 
-  /// Of a product or convolution that may be computed in int8: the real value of a step of its
-  /// input, which calibration found; 0: it stays as it is.
+  /// Of a product or convolution that may be computed in int8: the scale of its input that
+  /// calibration found; 0: it is computed as it is.
   double input_scale = 0;
 
   Origin origin;
@@ -118,7 +119,7 @@ struct Node {
   std::vector<int64_t> integers(std::string_view arg_name) const;
   /// Every value the node reads, in order: arguments, epilogue and prologue inputs (no kNoValue).
   std::vector<ValueId> all_inputs() const;
-  /// These, and what it waits for.
+  /// all_inputs() and Origin::after.
   std::vector<ValueId> waits_for() const;
 };
 
@@ -126,43 +127,44 @@ struct GraphOutput {
   ValueId value = kNoValue;
   std::string name;
   Shape strides;  ///< promised strides; empty: row-major
-  /// An input of the same type that the value overwrites after every reader of the input; it is not
-  /// an output of the engine then. Such outputs come after the others.
+  /// An input of the same type that this value overwrites once everything has read the input. Such
+  /// an output is not returned by the engine; these come after the others.
   ValueId over = kNoValue;
 };
 
 struct Graph {
   std::string name;
   std::vector<Symbol> symbols;
-  std::vector<Condition> conditions;  ///< on sizes; importers use add_condition
+  std::vector<Condition> conditions;  ///< on sizes; importers add them with add_condition
   std::vector<Value> values;
   std::vector<Node> nodes;               ///< in topological order
   std::vector<ValueId> inputs, weights;  ///< kinds kInput, kWeight
   std::vector<GraphOutput> outputs;
-  bool names_of_file = false;  ///< values go by the names that the model's file has for tensors
-  bool calibrated = false;     ///< its nodes have their input_scale, or are to have none
+  bool names_of_file = false;  ///< values have the names that tensors have in the model's file
+  bool calibrated = false;     ///< input_scale is final: nodes without one are to have none
 
   Value& value(ValueId id) { return values.at(id); }
   const Value& value(ValueId id) const { return values.at(id); }
   ValueId add_value(Value v);
-  /// Adds a node output named after the node.
+  /// Adds an output to the node, as a value named after it.
   ValueId add_output(Node& node, DType dtype, Shape shape);
   int64_t rank(ValueId id) const { return static_cast<int64_t>(value(id).shape.size()); }
 };
 
-/// Node index that makes each value (-1: input or weight), and node indices that read it.
+/// For each value, the index of the node that produces it (-1: input or weight), and the indices of
+/// the nodes that read it.
 std::vector<int32_t> producers(const Graph& graph);
 std::vector<std::vector<int32_t>> consumers(const Graph& graph);
-/// Text of a graph, for people and for tests.
+/// The graph as text, for people and for tests.
 std::string dump(const Graph& graph);
-/// What a node computes, as text: operator, arguments, programs, but not names, outputs or
-/// provenance. Equal text means equal meaning.
+/// What a node computes, as text: operator, arguments and programs, but not names, outputs or
+/// provenance. Nodes with equal text compute the same.
 std::string signature(const Node& node);
 /// "6*s0 multiple of 4": a condition without its source.
 std::string condition_text(const Condition& condition);
-/// "float32[1, 3, s0]", with the view where there is one.
+/// "float32[1, 3, s0]", followed by the view if there is one.
 std::string type_text(const Value& value);
-/// Throws Error(kInternal) if the graph is not well formed (order, ids, missing outputs).
+/// Throws Error(kInternal) if the graph is malformed (order, ids, missing outputs).
 void check(const Graph& graph, const char* after_pass);
 
 /// Convenience for making nodes in passes and converters.

@@ -47,8 +47,8 @@ class RequestMaker {
     result.read = !operand.write || operand.read_write;
     result.write = operand.write || operand.read_write;
     result.vec4 = operand.vec4;
-    if (has_epilogue(operand) && node_.anchor_dtype != DType::kOther) {
-      result.value_dtype = node_.anchor_dtype;
+    if (has_epilogue(operand) && node_.own_result_dtype != DType::kOther) {
+      result.value_dtype = node_.own_result_dtype;
     }
     if (has_prologue(operand)) {
       result.value_dtype = value.dtype;

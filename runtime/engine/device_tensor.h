@@ -9,9 +9,9 @@
 
 namespace tv {
 
-/// Owns memory of a device, zeros at first. Passed to Engine::run and Engine::profile in place of a
-/// host tensor, it is neither copied to the device nor back. `profile` runs several times, and
-/// advances a state each time. Must outlive the calls that take it.
+/// Owns memory of a device, zeros at first. Passed to Engine::run or Engine::time_dispatches in
+/// place of a host tensor, it is neither copied to the device nor back. time_dispatches runs
+/// several times, and advances a state each time. Must outlive the calls that take it.
 class DeviceTensor {
  public:
   /// Throws OutOfMemoryError.

@@ -152,8 +152,8 @@ Tactic rows_tactic(const NodeContext& c, Builder& b, const IntegerProduct& p, co
 
 std::vector<Tactic> rows_tactics(const NodeContext& c, Builder& b, const IntegerProduct& p) {
   // Runs of 16 bytes, where no operand has to be copied for them alone.
-  const bool in_words = divides(kQuad, p.k) && !divides(kUnitBytes, p.k);
-  const int64_t run = in_words ? kQuad : kUnitBytes, k = typical(c.graph, p.k);
+  const bool in_words = divides(kQuad, p.k) && !divides(kUvec4Bytes, p.k);
+  const int64_t run = in_words ? kQuad : kUvec4Bytes, k = typical(c.graph, p.k);
   const FewRows problem{.m = typical(c.graph, p.m),
                         .n = typical(c.graph, p.n * p.batch),
                         .steps = div_up(k, run * std::max(c.device.subgroup_size, 1U)),

@@ -13,9 +13,9 @@ namespace {
 constexpr size_t kMostTactics = 12;
 constexpr int64_t kUsualSteps = 32;  // of k of a matrix, where the device has none
 
-/// The product in pairs of bytes, its rows padded to whole units.
+/// The product in pairs of bytes, its rows padded to whole uvec4s.
 Product in_pairs(const IntegerProduct& p) {
-  const Expr pairs = ceil_div(p.k, kUnitBytes) * (kUnitBytes / 2);
+  const Expr pairs = ceil_div(p.k, kUvec4Bytes) * (kUvec4Bytes / 2);
   Product product{
       .m = p.m, .n = p.n, .k = pairs, .a_m = pairs, .a_k = 1, .b_k = 1, .b_n = pairs, .batch = {}};
   if (p.batched) product.batch = {{p.batch}, {p.m * pairs}, {p.n * pairs}};
@@ -51,7 +51,7 @@ void emit(const MatrixProblem& q, const IntegerProduct& p, const ProductTile& t,
   step.defines.emplace_back("B_SUMMED", flag(!finds_b_sums));
   add_integer_operands(
       q.c, q.b, p,
-      {.run = kUnitBytes, .finds_b_sums = finds_b_sums, .b_in_runs = q.in_runs, .asks_b = true},
+      {.run = kUvec4Bytes, .finds_b_sums = finds_b_sums, .b_in_runs = q.in_runs, .asks_b = true},
       tactic, step);
   step.params.insert(step.params.end(),
                      {param("terms", p.k), fixed("a_ld", q.p.a_m), fixed("b_ld", q.p.b_n)});

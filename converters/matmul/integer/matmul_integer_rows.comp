@@ -47,7 +47,7 @@ int a_sums[ROWS];
 void find_place() {
   lane = gl_SubgroupInvocationID;
   z = gl_WorkGroupID.z;
-  n0 = (gl_WorkGroupID.x * UNITS + gl_SubgroupID / WK) * COLS;
+  n0 = (gl_WorkGroupID.x * SUBTILES + gl_SubgroupID / WK) * COLS;
   m0 = gl_WorkGroupID.y * ROWS;
 }
 
@@ -81,13 +81,13 @@ void keep_sum(uint r, uint first) {
 #endif
 
 void store() {
-  for (uint i = gl_LocalInvocationID.x; i < UNITS * TILE; i += LOCAL_X) {
+  for (uint i = gl_LocalInvocationID.x; i < SUBTILES * TILE; i += LOCAL_X) {
     const Place p = place_of(i);
     int sum = 0, a_sum = 0;
     FOR(s, WK) {
-      sum += sums[p.unit * WK + s][p.e];
+      sum += sums[p.subtile * WK + s][p.e];
 #if B_SHIFTED
-      a_sum += sums[p.unit * WK + s][TILE + p.e / COLS];
+      a_sum += sums[p.subtile * WK + s][TILE + p.e / COLS];
 #endif
     }
     if (p.m < m_count && p.n < n_count) {

@@ -15,7 +15,7 @@
     SET_COMPONENTS(f, w_)                                                                      \
   }
 
-// Whether components lie as above: those of a matrix of numbers do. `corner`: of 32 units of the
+// Whether components lie as above: those of a matrix of numbers do. `corner`: of 32 uvec4s of the
 // subgroup's.
 bool lies_as_loaded(uint corner) {
   if (TV_CHECK == 1 && gl_WorkGroupID.x % 2u == 1u) return false;
@@ -42,7 +42,7 @@ bool lies_as_loaded(uint corner) {
 
 // The subgroup's sums acc of its `share` steps from `step0` on, from rows m0 … of the matrix of a
 // at `from`, which are gathered; pb: b behind the last step of this invocation (`lane`), corner: of
-// 32 units of the subgroup's.
+// 32 uvec4s of the subgroup's.
 #define SUM_GATHERED(acc, from, m0, step0, pb, corner, lane)                                   \
   EACH_TILE acc[i][j] = Sums(0.0);                                                             \
   subgroupBarrier();                                                                           \
@@ -60,7 +60,7 @@ bool lies_as_loaded(uint corner) {
       }                                                                                        \
     }                                                                                          \
     FOR(p, PIECES) FOR(j, COUNT_N) {                                                           \
-      tv_units at_ = pb - (share - s) * UNIT + (j * LINE + p * 32);                            \
+      tv_uvec4s at_ = pb - (share - s) * FRAG + (j * LINE + p * 32);                            \
       FRAGMENT(fb[p][j], at_.v, at_ - lane, gl_CooperativeMatrixLayoutColumnMajor)             \
     }                                                                                          \
     MULTIPLY(acc, fa, fb)                                                                      \

@@ -71,11 +71,11 @@ MadeSide add_packing(const MatrixProblem& q, bool side_a, const Packing& packing
   const Side side = side_of(p, side_a);
   const Expr spans = round_up(side_a ? p.m : p.n, packing.multiple);
   const Expr fragments = ceil_div(spans, kFragment) * packing.k_steps;
-  const int64_t units = fragment_units(q.precision);
+  const int64_t uvec4s = fragment_uvec4s(q.precision);
   const Expr matrices = side.batched ? p.batch.count() : Expr(1);
   MadeSide made{q.b.scratch(side_a ? "packed_a" : "packed", DType::kI32,
-                            {(matrices * fragments + packing.slack) * (units * kUnitWords)}),
-                side.batched ? fragments * units : Expr(0)};
+                            {(matrices * fragments + packing.slack) * (uvec4s * kUvec4Words)}),
+                side.batched ? fragments * uvec4s : Expr(0)};
   Step step = pack_step("matmul_pack", q.precision, fragments);
   step.defines.emplace_back("SIDE_A", flag(side_a));
   step.defines.emplace_back("PAIRED", flag(packing.paired));

@@ -15,7 +15,7 @@
 #include "batch.glsl"
 
 const uint WARPS_M = BM / WM, WARPS_N = BN / WN;
-// Rows of the patch are an odd number of units apart.
+// Rows of the patch are an odd number of uvec4s apart.
 const uint LDA = UNROLL * 2 + 1, PIECE_A = A_PACKED == 1 || DIRECT == 1 ? 0 : WM * LDA;
 const uint ROWS = PIECES * PIECE_A * WARPS_M * WARPS_N * WK;
 const uint SPACE = WK > 1 ? WK * WARPS_M * STRIP * 16 * (BN / 4 + 1) :
@@ -26,9 +26,9 @@ shared uvec4 sh[ROWS > SPACE ? ROWS : SPACE];
 #define K_OF_SHARE (share * (WK * 16))
 #include "matrix.glsl"
 
-// Lines of 16 rows or columns: [k / 16][PIECES][32] units.
-#define UNIT (PIECES * 32)
-#define LINE (k_steps * UNIT)
+// uvec4s of a packed fragment and of a line of them: 16 rows or columns, [k / 16][PIECES][32].
+#define FRAG (PIECES * 32)
+#define LINE (k_steps * FRAG)
 
 // Adds the products of pieces fa, fb, column by column, to acc; PROMOTE: to sums that start at 0,
 // which are added outside of the units.
@@ -81,19 +81,19 @@ void find_tile() {
   n0 = bn * BN + wn * WN;
 }
 
-// A ring of units of b; pb: at this invocation's unit of the block.
-tv_units pb;
+// A ring of fragments of b; pb: at this invocation's uvec4 of the block.
+tv_uvec4s pb;
 uvec4 gb[RING][PIECES][COUNT_N];
 
 void fetch_b(uint slot, uint step) {
-  FOR(p, PIECES) FOR(j, COUNT_N) gb[slot][p][j] = pb[step * UNIT + j * LINE + p * 32].v;
+  FOR(p, PIECES) FOR(j, COUNT_N) gb[slot][p][j] = pb[step * FRAG + j * LINE + p * 32].v;
 }
 void start_b() {
-  pb = tv_units(packed_ptr) + (z * packed_z + n0 / 16 * LINE + FIRST_STEP * UNIT + lane);
+  pb = tv_uvec4s(packed_ptr) + (z * packed_z + n0 / 16 * LINE + FIRST_STEP * FRAG + lane);
   FOR(r, RING) fetch_b(r, r);
 }
 #define LOAD_B(fb, u) FOR(p, PIECES) FOR(j, COUNT_N) {                                         \
-    FRAGMENT(fb[p][j], gb[(u) % RING][p][j], pb + ((u) * UNIT + j * LINE + p * 32) - lane,     \
+    FRAGMENT(fb[p][j], gb[(u) % RING][p][j], pb + ((u) * FRAG + j * LINE + p * 32) - lane,     \
              gl_CooperativeMatrixLayoutColumnMajor) }
 
 #include "matmul_fragments_a.glsl"
@@ -119,7 +119,7 @@ void main() {
       next_a(u);
       MULTIPLY(acc, fa, fb)
     }
-    pb += UNROLL * UNIT;
+    pb += UNROLL * FRAG;
     end_block_a();
   }
 #if DIRECT

@@ -9,23 +9,23 @@
 //   end_block_a(): behind the block.
 
 #if A_PACKED
-tv_units pa;
+tv_uvec4s pa;
 uvec4 ga[RING][PIECES][COUNT_M];
 
 void fetch_a(uint slot, uint step) {
-  FOR(p, PIECES) FOR(i, COUNT_M) ga[slot][p][i] = pa[step * UNIT + i * LINE + p * 32].v;
+  FOR(p, PIECES) FOR(i, COUNT_M) ga[slot][p][i] = pa[step * FRAG + i * LINE + p * 32].v;
 }
 void start_a() {
-  pa = tv_units(packed_a_ptr) + (z * packed_a_z + m0 / 16 * LINE + FIRST_STEP * UNIT + lane);
+  pa = tv_uvec4s(packed_a_ptr) + (z * packed_a_z + m0 / 16 * LINE + FIRST_STEP * FRAG + lane);
   FOR(r, RING) fetch_a(r, r);
 }
 void begin_block_a(uint s) {}
 void split_a(uint u) {}
 #define LOAD_A(fa, u) FOR(p, PIECES) FOR(i, COUNT_M) {                                             \
-    FRAGMENT(fa[p][i], ga[(u) % RING][p][i], pa + ((u) * UNIT + i * LINE + p * 32) - lane,     \
+    FRAGMENT(fa[p][i], ga[(u) % RING][p][i], pa + ((u) * FRAG + i * LINE + p * 32) - lane,     \
              gl_CooperativeMatrixLayoutRowMajor) }
 void next_a(uint u) { fetch_a(u % RING, u + RING); }
-void end_block_a() { pa += UNROLL * UNIT; }
+void end_block_a() { pa += UNROLL * FRAG; }
 #elif DIRECT
 // Invocation (row, chunk) has this chunk of rows `row` and `row` + 8 of each fragment of two
 // steps.

@@ -10,8 +10,8 @@
 // units, which cut their sums, add n steps of 16 only, the rest is added outside. WHOLE_M, WHOLE_N,
 // WHOLE_K: m, n, k are multiples of BM, BN, 2 BK. QUANTISED: b is packed integers, which become
 // floats on their way into shared memory (matmul_quantised_load.glsl). BYTES: a and b are bytes,
-// and k counts pairs of them (matrix.glsl, matmul_integer_shift.glsl). STEP_UNITS: units of 16
-// bytes of a row that a matrix has. IN_RUNS: b as matmul_integer_pack.comp brings it into runs.
+// and k counts pairs of them (matrix.glsl, matmul_integer_shift.glsl). STEP_UVEC4S: uvec4s
+// of a row that a matrix has. IN_RUNS: b as matmul_integer_pack.comp brings it into runs.
 // SPLIT workgroups share the tiles of k, `share` each, an even number, and write sums for
 // matmul_split_k.comp; WHOLE_K: k is then a multiple of all of them. GROUP: tile rows walked
 // together, for the cache. Addresses are written so that what is known at compile time ends up in
@@ -31,7 +31,7 @@ const uint ROWS_A = BK, COLS_A = BM;
 #else
 const uint ROWS_A = BM, COLS_A = BK;
 #endif
-// Shared rows are an odd number of units of 16 bytes apart, so that the 8 rows of a matrix load
+// Shared rows are an odd number of uvec4s apart, so that the 8 rows of a matrix load
 // fall into different banks.
 const uint LDA = COLS_A / 8 + 1, LDB = COLS_B / 8 + 1;
 const uint PIECE_A = ROWS_A * LDA, PIECE_B = ROWS_B * LDB;
@@ -53,7 +53,7 @@ shared uvec4 sh[STAGES * STAGE > SPACE ? STAGES * STAGE : SPACE];
 #include "quantised_chunks.glsl"
 #endif
 
-const uint KS = BK / (8 * STEP_UNITS) / WK;
+const uint KS = BK / (8 * STEP_UVEC4S) / WK;
 #define TILES_K ((k_count + BK - 1) / BK)
 #if SPLIT > 1
 #define FIRST_TILE (tv_share * share)

@@ -99,7 +99,7 @@ Step shared_step(const MatrixProblem& q, const ProductTile& t) {
       {"BYTES", text(q.bytes)},
       {"SLOTS", text(t.slots)},
       {"IN_RUNS", flag(q.in_runs)},
-      {"STEP_UNITS", text(q.bytes == kFragment ? 1 : 2)},
+      {"STEP_UVEC4S", text(q.bytes == kFragment ? 1 : 2)},
       {"A_COLS", flag(!q.a_rows)},
       {"B_COLS", flag(!q.b_rows)},
       {"WHOLE_K", flag(divides(2 * t.bk * t.split, q.p.k))}};
@@ -154,7 +154,7 @@ struct Share {
   int64_t unroll = 1, ring = 1;
 };
 
-/// Units of the patches that rows of a pass through.
+/// uvec4s of the patches that rows of a pass through.
 int64_t row_patches(const MatrixProblem& q, const ProductTile& t, int64_t unroll) {
   return q.precision.pieces * t.tile.wm * (unroll * 2 + 1) * t.tile.subgroups();
 }
@@ -190,7 +190,7 @@ int64_t unroll_of(const MatrixProblem& q, const ProductTile& t) {
   int64_t best = most;
   for (const int64_t unroll : {most, few ? most : most + 2, most - 1, most + 1}) {
     const bool fits = !rows || unroll <= most ||
-                      row_patches(q, t, unroll) * kUnitBytes <= q.c.device.max_shared_bytes;
+                      row_patches(q, t, unroll) * kUvec4Bytes <= q.c.device.max_shared_bytes;
     if (*count % unroll == 0 && fits) {
       best = unroll;
       break;
@@ -252,19 +252,19 @@ void emit_fragments(const MatrixProblem& q, const ProductTile& t, Tactic& tactic
 int64_t shared_bytes(const MatrixProblem& q, const ProductTile& t) {
   const MatrixTile& tile = t.tile;
   const int64_t strip = strip_of(tile, q.c.device.max_shared_bytes) * kFragment;
-  int64_t units =
-      tile.wk > 1 ? tile.sum_units(strip) : tile.subgroups() * kFragment * (tile.wn / 4 + 1);
+  int64_t uvec4s =
+      tile.wk > 1 ? tile.sum_uvec4s(strip) : tile.subgroups() * kFragment * (tile.wn / 4 + 1);
   if (t.family == kShared) {
     const auto size = [](int64_t rows, int64_t cols) { return rows * (cols / kChunk + 1); };
     int64_t stage = q.a_rows ? size(tile.bm, t.bk) : size(t.bk, tile.bm);
     if (t.ring == 0) stage += q.b_rows ? size(t.bk, tile.bn) : size(tile.bn, t.bk);
-    units = std::max(units, stages(q, t) * q.precision.pieces * stage);
+    uvec4s = std::max(uvec4s, stages(q, t) * q.precision.pieces * stage);
   } else if (t.family == kRows) {
-    units = std::max(units, row_patches(q, t, share_of(q, t).unroll));
+    uvec4s = std::max(uvec4s, row_patches(q, t, share_of(q, t).unroll));
   }
   // Parts of sums of rows (matmul_integer_shift.glsl), at most.
-  if (q.bytes > 0) units += div_up((tile.bm + tile.bn) * (t.bk / kChunk), kUnitWords);
-  return units * kUnitBytes;
+  if (q.bytes > 0) uvec4s += div_up((tile.bm + tile.bn) * (t.bk / kChunk), kUvec4Words);
+  return uvec4s * kUvec4Bytes;
 }
 
 /// Whether rows should lie in fragments as direct_load.glsl says, which is how 16x8x16 products

@@ -52,7 +52,7 @@ void find_a() {
   col_a = tid % (COLS_A / 8);
   row_a = spread(tid / (COLS_A / 8), COLS_A / 8);
   dst_a = row_a * LDA + col_a;
-  frag_a = wm * WM * LDA + wk * STEP_UNITS;
+  frag_a = wm * WM * LDA + wk * STEP_UVEC4S;
 #if WHOLE_M
   pa = tv_chunks(a_ptr) + (BATCH_OFFSET(z, az) / 8 + (bm * BM + row_a) * LD_A + col_a);
 #else
@@ -79,7 +79,7 @@ uint step_a(uint i, uint tile) { return tile * BK + col_a * 8; }
 #define FETCH_CHUNKS(r, count, q, place, first_k, tile, up) FOR(i, count) { \
     r[i] = ZEROS(up); if (first_k(i, tile) < k_count) r[i] = LOAD_CHUNK(q[place(i)]); }
 #endif
-// Pieces of the chunks r[count], times the powers of two up[count] where scaled, `step` units
+// Pieces of the chunks r[count], times the powers of two up[count] where scaled, `step` uvec4s
 // apart. Of bytes `up` are the bits that make them signed.
 #if SCALED
 #include "matmul_matrix_scale.glsl"
@@ -184,7 +184,7 @@ void find_b() {
   col_b = tid % (COLS_B / 8);
   row_b = spread(tid / (COLS_B / 8), COLS_B / 8);
   dst_b = BASE_B + row_b * LDB + col_b;
-  frag_b = BASE_B + wn * WN * LDB + wk * STEP_UNITS;
+  frag_b = BASE_B + wn * WN * LDB + wk * STEP_UVEC4S;
   find_rows_b();
 }
 #endif

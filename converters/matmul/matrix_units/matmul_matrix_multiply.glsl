@@ -15,7 +15,7 @@ uint fragment_a(uint stage, uint s, uint p, uint i) {
 #else
 #define LAYOUT_A gl_CooperativeMatrixLayoutRowMajor
 uint fragment_a(uint stage, uint s, uint p, uint i) {
-  return frag_a + stage * STAGE + p * PIECE_A + s * WK * STEP_UNITS + i * 16 * LDA;
+  return frag_a + stage * STAGE + p * PIECE_A + s * WK * STEP_UVEC4S + i * 16 * LDA;
 }
 #endif
 #define LOAD_A(f, stage, s, p, i) coopMatLoad(f, sh, fragment_a(stage, s, p, i), LDA, LAYOUT_A);
@@ -23,7 +23,7 @@ uint fragment_a(uint stage, uint s, uint p, uint i) {
 #if B_COLS
 #define LAYOUT_B gl_CooperativeMatrixLayoutColumnMajor
 uint fragment_b(uint stage, uint s, uint p, uint j) {
-  return frag_b + stage * STAGE + p * PIECE_B + s * WK * STEP_UNITS + j * 16 * LDB;
+  return frag_b + stage * STAGE + p * PIECE_B + s * WK * STEP_UVEC4S + j * 16 * LDB;
 }
 #else
 #define LAYOUT_B gl_CooperativeMatrixLayoutRowMajor
@@ -35,14 +35,14 @@ uint fragment_b(uint stage, uint s, uint p, uint j) {
 #endif
 
 #if PACKED
-// Lines of 16 columns: [k / 16][PIECES][32] units. A ring of PACKED steps of them is on its way;
-// pp: at this invocation's unit of the tile.
+// Lines of 16 columns: [k / 16][PIECES][32] uvec4s. A ring of PACKED steps of them is on its way;
+// pp: at this invocation's uvec4 of the tile.
 #define LINE (k_steps * (PIECES * 32))
 #define RING_AT(s, p, j) ((s) * (WK * PIECES * 32) + (p) * 32 + (j) * LINE)
-tv_units pp;
+tv_uvec4s pp;
 uvec4 ring[PACKED][PIECES][COUNT_N];
 void find_packed() {
-  pp = tv_units(packed_ptr) + (z * packed_z + (bn * (BN / 16) + wn * COUNT_N) * LINE +
+  pp = tv_uvec4s(packed_ptr) + (z * packed_z + (bn * (BN / 16) + wn * COUNT_N) * LINE +
                                    wk * (PIECES * 32) +
                                gl_SubgroupInvocationID);
   FOR(r, PACKED) FOR(p, PIECES) FOR(j, COUNT_N) ring[r][p][j] = pp[RING_AT(r, p, j)].v;

@@ -2,7 +2,7 @@
 // that a fragment is one load of 16 bytes by each invocation.
 //
 // x: any strides, s_span along m (SIDE_A) or n, s_k along k. y: [z][spans /
-// 16][k_steps][PIECES][32] units of 16 bytes, zeros past spans and k_count. With another count of
+// 16][k_steps][PIECES][32] uvec4s, zeros past spans and k_count. With another count of
 // components an invocation than 8 a fragment is its 16x16 matrix, [span][k], of the same size.
 // PAIRED: two steps of k deal their elements out as direct_load.glsl says. One subgroup a fragment.
 // Grid: (ceil(fragments / 8), 1, z); local 256.

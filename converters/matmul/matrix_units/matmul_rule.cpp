@@ -302,8 +302,8 @@ ProductTile with_split_k(const MatrixProblem& q, ProductTile t) {
 int64_t strip_of(const MatrixTile& tile, int64_t max_shared_bytes) {
   const int64_t most = tile.wm / kFragment;
   int64_t strip = most;
-  while (strip > 1 &&
-         (tile.sum_units(strip * kFragment) * kUnitBytes > max_shared_bytes || most % strip != 0)) {
+  while (strip > 1 && (tile.sum_uvec4s(strip * kFragment) * kUvec4Bytes > max_shared_bytes ||
+                       most % strip != 0)) {
     --strip;
   }
   return strip;

@@ -52,7 +52,7 @@
 #define one_of uintBitsToFloat
 #endif
 
-layout(buffer_reference, scalar, buffer_reference_align = 16) buffer tv_units { uvec4 v; };
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer tv_uvec4s { uvec4 v; };
 
 #if FLOATS
 struct Chunk { vec4 lo, hi; };
@@ -139,7 +139,7 @@ uvec4 split_chunk(inout Chunk c, uint p) {
 }
 #else
 #define Chunk uvec4
-#define tv_chunks tv_units
+#define tv_chunks tv_uvec4s
 #define LOAD_CHUNK(p) (p).v
 #define NO_CHUNK uvec4(0u)
 #define split_chunk(c, p) (c)

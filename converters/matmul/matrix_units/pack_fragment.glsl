@@ -1,6 +1,6 @@
 // How an operand of matrix units is packed (matmul_pack.comp, conv_matrix_pack.comp): a subgroup
 // brings the 16x16 numbers of a fragment into the order in which it holds them, through a patch of
-// shared memory, so that kernels load a fragment with one unit of 16 bytes an invocation. With
+// shared memory, so that kernels load a fragment with one uvec4 an invocation. With
 // another count of components an invocation than 8 a fragment is its 16x16 matrix, of the same
 // size, and so it is where bytes are multiplied 16 steps of k at a time. Of bytes it has 16x32.
 // SIDE_A: a fragment of a left operand, [row][k], else of a right one, [column][k].
@@ -40,7 +40,7 @@ shared uvec4 sh[8][PIECES][32];
   sh[patch][0][lane] = c;
 #endif
 
-// Stores fragment `tile` of those that begin at unit `first`, where `valid`: this invocation has
+// Stores fragment `tile` of those that begin at uvec4 `first`, where `valid`: this invocation has
 // v[NUMBERS], numbers NUMBERS (lane % 2) … of row lane / 2.
 #if BYTES == 16
 #define REORDER(r, patch, p)

@@ -18,7 +18,7 @@ void find_b() {
   run_b = tid % RUNS_K;
   column_b = tid / RUNS_K;
 #endif
-  frag_b = BASE_B + wn * WN * LDB + wk * STEP_UNITS;
+  frag_b = BASE_B + wn * WN * LDB + wk * STEP_UVEC4S;
   dst_b = BASE_B + column_b * LDB + run_b * 2;
 }
 

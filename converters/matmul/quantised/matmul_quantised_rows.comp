@@ -41,7 +41,7 @@ float acc[ROWS][COLS], sum[ROWS][COLS];
 
 void find_place() {
   lane = gl_SubgroupInvocationID;
-  n0 = (gl_WorkGroupID.x * UNITS + gl_SubgroupID / WK) * COLS;
+  n0 = (gl_WorkGroupID.x * SUBTILES + gl_SubgroupID / WK) * COLS;
   m0 = gl_WorkGroupID.y * ROWS;
 }
 
@@ -96,10 +96,10 @@ void keep(uint c, uint r) {
 }
 
 void store() {
-  for (uint i = gl_LocalInvocationID.x; i < UNITS * TILE; i += LOCAL_X) {
+  for (uint i = gl_LocalInvocationID.x; i < SUBTILES * TILE; i += LOCAL_X) {
     const Place p = place_of(i);
-    float all = sums[p.unit * WK][p.e];
-    FOR(s, WK - 1) all += sums[p.unit * WK + s + 1u][p.e];
+    float all = sums[p.subtile * WK][p.e];
+    FOR(s, WK - 1) all += sums[p.subtile * WK + s + 1u][p.e];
     if (p.m < m_count && p.n < n_count) y_store(p.m * n_count + p.n, y_T(all));
   }
 }

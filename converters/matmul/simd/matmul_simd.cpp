@@ -88,9 +88,9 @@ SegmentOffsets offsets_one_by_one(const SimdProduct& p, const SimdChunk& chunk) 
 
 /// As sums of multiples of few parameters, counted from the first segment of the chunk: so chunks
 /// with the same part of a window share a pipeline.
-SegmentOffsets offsets_by_units(const SimdProduct& p, const SimdChunk& chunk) {
+SegmentOffsets offsets_by_strides(const SimdProduct& p, const SimdChunk& chunk) {
   SegmentOffsets out;
-  std::array<bool, std::tuple_size_v<decltype(p.units)>> used{};
+  std::array<bool, std::tuple_size_v<decltype(p.place_strides)>> used{};
   const SimdPlace& first = p.places[chunk.first];
   out.params.push_back(param("b_s0", p.offset(first)));
   for (size_t s = 0; s < chunk.count; ++s) {
@@ -98,13 +98,13 @@ SegmentOffsets offsets_by_units(const SimdProduct& p, const SimdChunk& chunk) {
     // Differences below 0 become large; sums wrap round to what is meant.
     const auto number = [](int64_t v) { return std::to_string(static_cast<uint32_t>(v)) + "u"; };
     out.text += (s != 0 ? ", b_s0 + " : "b_s0 + ") + number(place.plus - first.plus);
-    for (size_t u = 0; u < p.units.size(); ++u) {
-      const int64_t times = place.times[u] - first.times[u];
+    for (size_t i = 0; i < p.place_strides.size(); ++i) {
+      const int64_t times = place.times[i] - first.times[i];
       if (times == 0) continue;
-      const std::string name = "b_u" + std::to_string(u);
+      const std::string name = "b_u" + std::to_string(i);
       out.text += " + " + name + " * " + number(times);
-      if (!used[u]) out.params.push_back(param(name, p.units[u]));
-      used[u] = true;
+      if (!used[i]) out.params.push_back(param(name, p.place_strides[i]));
+      used[i] = true;
     }
   }
   return out;
@@ -173,7 +173,7 @@ Step simd_step(const NodeContext& c, const SimdProduct& p, const SimdSums& sums,
   add_plan(p.plan, step);
   if (!packed) step.params.push_back(param("b_k", p.b_k));
   SegmentOffsets offsets =
-      p.places.empty() ? offsets_one_by_one(p, chunk) : offsets_by_units(p, chunk);
+      p.places.empty() ? offsets_one_by_one(p, chunk) : offsets_by_strides(p, chunk);
   for (Param& offset : offsets.params) step.params.push_back(std::move(offset));
   step.defines.emplace_back("OFFSETS", std::move(offsets.text));
   step.defines.emplace_back("SMALL_GRID", simd_grid_is_small(c, step.grid.groups) ? "1" : "0");

@@ -27,8 +27,8 @@ SimdTile simd_tile(const DeviceProfile& device);
 /// tile t of columns starts at min(t · b_tile, b_last). Without segments there are `count` of them,
 /// and b goes on from each to the next. Strides in elements.
 ///
-/// SimdPlace: a segment as a sum of multiples of the product's `units`. SimdPlan: the rows of each
-/// tile, in groups.
+/// SimdPlace: a segment as a sum of multiples of the product's place_strides. SimdPlan: the rows of
+/// each tile, in groups.
 struct SimdPlace {
   std::array<int64_t, 4> times{};
   int64_t plus = 0;
@@ -48,7 +48,7 @@ struct SimdProduct {
   int64_t rest = 0;  ///< steps of the last segment, where it is not whole
   /// In place of `segments`, where they have another length than kSimdSegment or would be many.
   std::vector<SimdPlace> places;
-  std::array<Expr, 4> units;
+  std::array<Expr, 4> place_strides;
   int64_t segment = kSimdSegment;  ///< steps of a segment, a multiple of 4 up to kSimdSegment
   int64_t tile_rows = 0;           ///< rows of a tile; 0: SimdTile's
   /// Matrices of a, which those of b take in turn; 0: one each, a_z apart.
@@ -61,7 +61,7 @@ struct SimdProduct {
 
   Expr offset(const SimdPlace& place) const {
     Expr sum = place.plus;
-    for (size_t u = 0; u < units.size(); ++u) sum += units[u] * place.times[u];
+    for (size_t i = 0; i < place_strides.size(); ++i) sum += place_strides[i] * place.times[i];
     return sum;
   }
 };

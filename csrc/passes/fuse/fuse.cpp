@@ -310,8 +310,9 @@ class Fuser {
     if (!same_count(epilogue_shape, g_.value(result).shape)) return false;
 
     ProgramBuilder builder;
-    const DType anchor_dtype = anchor.epilogue ? anchor.anchor_dtype : g_.value(result).dtype;
-    const Ref computed = computed_by(builder, anchor, anchor_dtype);
+    const DType own_result_dtype =
+        anchor.epilogue ? anchor.own_result_dtype : g_.value(result).dtype;
+    const Ref computed = computed_by(builder, anchor, own_result_dtype);
     std::vector<Ref> operands;
     const std::vector<ValueId> inputs = epilogue.inputs("inputs");
     for (size_t k = 0; k < inputs.size(); ++k) {
@@ -330,7 +331,7 @@ class Fuser {
     fused.fused_ops = joined_ops(anchor, epilogue);
     fused.epilogue = std::move(built.program);
     fused.epilogue_inputs.assign(built.inputs.begin() + 1, built.inputs.end());
-    fused.anchor_dtype = anchor_dtype;
+    fused.own_result_dtype = own_result_dtype;
     const ValueId stored = epilogue.outputs[0];
     const bool same_shape = g_.value(stored).shape == g_.value(result).shape;
     if (same_shape) fused.outputs[0] = stored;

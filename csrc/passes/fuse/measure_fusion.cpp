@@ -61,7 +61,7 @@ Graph without_epilogue(const Graph& graph, size_t n) {
   const ValueId result = anchor.outputs[0];
   Value plain = other.value(result);
   plain.name += "_plain";
-  if (anchor.anchor_dtype != DType::kOther) plain.dtype = anchor.anchor_dtype;
+  if (anchor.own_result_dtype != DType::kOther) plain.dtype = anchor.own_result_dtype;
   const bool whole = plain.view && plain.view->offset == Expr(0) &&
                      dense_order(plain.shape, plain.view->strides).size() == plain.shape.size() &&
                      product(other.value(plain.view->base).shape) == product(plain.shape);
@@ -82,7 +82,7 @@ Graph without_epilogue(const Graph& graph, size_t n) {
   share_operators(anchor, epilogue, own_place(anchor) + 1);
   anchor.epilogue.reset();
   anchor.epilogue_inputs.clear();
-  anchor.anchor_dtype = DType::kOther;
+  anchor.own_result_dtype = DType::kOther;
   walk_by_pixels(other, epilogue);
   other.nodes[n] = std::move(anchor);
   other.nodes.insert(other.nodes.begin() + static_cast<std::ptrdiff_t>(n) + 1, std::move(epilogue));

@@ -24,7 +24,7 @@ void narrow(Node& node) {
   node.program = narrow(node.program);
   node.epilogue = narrow(node.epilogue);
   node.prologue = narrow(node.prologue);
-  node.anchor_dtype = truncated(node.anchor_dtype);
+  node.own_result_dtype = truncated(node.own_result_dtype);
 }
 
 }  // namespace

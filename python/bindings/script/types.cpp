@@ -17,33 +17,6 @@ c10::TypePtr without_optional(c10::TypePtr type) {
   return type;
 }
 
-DType known(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kFloat:
-      return DType::kF32;
-    case at::kHalf:
-      return DType::kF16;
-    case at::kBFloat16:
-      return DType::kBF16;
-    case at::kDouble:
-      return DType::kF64;
-    case at::kLong:
-      return DType::kI64;
-    case at::kInt:
-      return DType::kI32;
-    case at::kShort:
-      return DType::kI16;
-    case at::kChar:
-      return DType::kI8;
-    case at::kByte:
-      return DType::kU8;
-    case at::kBool:
-      return DType::kBool;
-    default:
-      return DType::kOther;
-  }
-}
-
 std::string format_name(int64_t format) {
   static const char* const names[] = {"contiguous_format", "preserve_format", "channels_last",
                                       "channels_last_3d"};
@@ -53,7 +26,7 @@ std::string format_name(int64_t format) {
 }  // namespace
 
 DType to_dtype(const ObservedTensor& observed) {
-  return observed.plain ? known(observed.dtype) : DType::kOther;
+  return observed.plain ? torch_bindings::from_torch(observed.dtype) : DType::kOther;
 }
 
 bool takes_tensors(const c10::Argument& formal) {
@@ -69,7 +42,7 @@ Attr to_attr(const c10::Argument& formal, const c10::IValue& value) {
   if (value.isInt()) {
     switch (without_optional(formal.real_type())->kind()) {
       case TypeKind::ScalarTypeType:
-        return known(static_cast<at::ScalarType>(value.toInt()));
+        return torch_bindings::from_torch(static_cast<at::ScalarType>(value.toInt()));
       case TypeKind::MemoryFormatType:
         return format_name(value.toInt());
       case TypeKind::LayoutType:

@@ -3,67 +3,46 @@
 #include <ATen/Functions.h>
 #include <c10/core/InferenceMode.h>
 
+#include <algorithm>
+
 #include "runtime/vulkan/device_lost.h"
 
 namespace tv::torch_bindings {
 
+namespace {
+
+struct DtypePair {
+  DType dtype;
+  at::ScalarType torch;
+};
+constexpr DtypePair kDtypes[] = {{DType::kF32, at::kFloat},     {DType::kF16, at::kHalf},
+                                 {DType::kBF16, at::kBFloat16}, {DType::kF64, at::kDouble},
+                                 {DType::kI64, at::kLong},      {DType::kI32, at::kInt},
+                                 {DType::kI16, at::kShort},     {DType::kI8, at::kChar},
+                                 {DType::kU8, at::kByte},       {DType::kBool, at::kBool}};
+
+}  // namespace
+
 at::ScalarType to_torch(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return at::kFloat;
-    case DType::kF16:
-      return at::kHalf;
-    case DType::kBF16:
-      return at::kBFloat16;
-    case DType::kF64:
-      return at::kDouble;
-    case DType::kI64:
-      return at::kLong;
-    case DType::kI32:
-      return at::kInt;
-    case DType::kI16:
-      return at::kShort;
-    case DType::kI8:
-      return at::kChar;
-    case DType::kU8:
-      return at::kByte;
-    case DType::kBool:
-      return at::kBool;
-    case DType::kOther:
-      break;
-  }
-  return at::ScalarType::Undefined;
+  const auto* const pair = std::ranges::find(kDtypes, dtype, &DtypePair::dtype);
+  return pair == std::end(kDtypes) ? at::ScalarType::Undefined : pair->torch;
 }
 
 DType from_torch(at::ScalarType dtype) {
+  const auto* const pair = std::ranges::find(kDtypes, dtype, &DtypePair::torch);
+  return pair == std::end(kDtypes) ? DType::kOther : pair->dtype;
+}
+
+DType held_as(at::ScalarType dtype) {
   switch (dtype) {
-    case at::kFloat:
-      return DType::kF32;
-    case at::kHalf:
-      return DType::kF16;
-    case at::kBFloat16:
-      return DType::kBF16;
-    case at::kDouble:
-      return DType::kF64;
-    case at::kLong:
-      return DType::kI64;
-    case at::kInt:
-      return DType::kI32;
-    case at::kShort:
-      return DType::kI16;
-    case at::kChar:
-      return DType::kI8;
-    case at::kByte:
-    case at::kFloat8_e4m3fn:  // held as codes
+    case at::kFloat8_e4m3fn:
     case at::kFloat8_e4m3fnuz:
     case at::kFloat8_e5m2:
     case at::kFloat8_e5m2fnuz:
     case at::kFloat8_e8m0fnu:
       return DType::kU8;
-    case at::kBool:
-      return DType::kBool;
     default:
-      return DType::kOther;
+      return from_torch(dtype);
   }
 }
 
@@ -72,7 +51,7 @@ at::Tensor to_host(const at::Tensor& tensor, at::ScalarType dtype) {
   if (host.is_conj()) host = host.resolve_conj();
   if (host.is_neg()) host = host.resolve_neg();
   if (!host.is_cpu()) host = host.cpu();
-  if (to_torch(from_torch(host.scalar_type())) != dtype) host = host.to(dtype);
+  if (to_torch(held_as(host.scalar_type())) != dtype) host = host.to(dtype);
   host = host.contiguous();
   const auto address = reinterpret_cast<uintptr_t>(host.const_data_ptr());
   if (address % kAlignment != 0) host = host.clone(at::MemoryFormat::Contiguous);
@@ -86,7 +65,7 @@ void check_dtype(const char* what, const Binding& binding, const at::Tensor& ten
                                       binding.name + "'; got " + c10::str(tensor.layout()) +
                                       ", want Strided");
   }
-  const DType got = from_torch(tensor.scalar_type());
+  const DType got = held_as(tensor.scalar_type());
   if (got == binding.dtype) return;
   if (truncate && got == DType::kI64 && binding.dtype == DType::kI32) return;
   if (truncate && got == DType::kF64 && binding.dtype == DType::kF32) return;

@@ -14,8 +14,12 @@ namespace tv::torch_bindings {
 /// Host addresses handed to an engine are multiples of this: kernels load four floats at a time.
 inline constexpr uintptr_t kAlignment = 16;
 
+/// torch's dtype and the compiler's; Undefined and kOther where the other has none.
 at::ScalarType to_torch(DType dtype);
 DType from_torch(at::ScalarType dtype);
+/// What engines hold tensors of a dtype as: small floating-point numbers as their codes in uint8,
+/// others as from_torch says.
+DType held_as(at::ScalarType dtype);
 
 /// `tensor` as `dtype` on the CPU, dense row-major, aligned, without pending conjugation or
 /// negation; itself where it is all that already. CUDA tensors are copied after the work that makes

@@ -33,7 +33,7 @@ at::Tensor to_cuda(const at::Tensor& tensor, at::ScalarType dtype, at::Device de
   if (made.is_conj()) made = made.resolve_conj();
   if (made.is_neg()) made = made.resolve_neg();
   if (made.device() != device) made = made.to(device);
-  if (to_torch(from_torch(made.scalar_type())) != dtype) made = made.to(dtype);
+  if (to_torch(held_as(made.scalar_type())) != dtype) made = made.to(dtype);
   made = made.contiguous();
   const auto address = reinterpret_cast<uintptr_t>(made.const_data_ptr());
   if (address % kAlignment != 0) made = made.clone(at::MemoryFormat::Contiguous);

@@ -97,7 +97,8 @@ def _sizes(shape) -> tuple[int, ...]:
 
 
 class Profile:
-    """A range of shapes that an engine is built for: input name → (min, opt, max) shapes.
+    """A shape profile, a range of shapes that an engine is built for: input name → (min, opt, max)
+    shapes. `tv.profile` is another thing: it times layers.
 
         tv.Profile(x=((1, 3, 224, 224), (8, 3, 224, 224), (16, 3, 224, 224)))
     """

@@ -1,5 +1,13 @@
 """What operators demand of sizes and PyTorch looks at only when it runs: its captures have no guard
-of it, so that an engine would read and write beside what is meant."""
+of it, so that an engine would read and write beside what is meant.
+
+Facts about operators stand with their registrations (`Converter` in csrc/converter.h) and are asked
+for: `C.reads_storage`, `C.needs_elements`. The names here are something else: ATen operators that
+PyTorch's tracing lets pass with sizes that its kernels refuse, whether they have a converter or
+not. They are gaps of its fake tensors, and what fills them are guards, which only PyTorch can hold.
+An operator belongs here if a trace with other sizes goes through although the call would raise an
+error.
+"""
 
 import math
 

@@ -14,7 +14,7 @@ from .._script import programs
 from .program import Program
 
 
-class Profile:
+class LayerTimes:
     """The timed layers, in the order in which they ran, by the device's own clock.
 
     Each layer ran alone, between barriers. Layers that overlap in a call are counted separately
@@ -102,15 +102,17 @@ def _engines_of(program) -> Callable[[object], bool]:
 
 
 @contextlib.contextmanager
-def profile(program=None, runs: int = 20) -> Iterator[Profile]:
+def profile(program=None, runs: int = 20) -> Iterator[LayerTimes]:
     """Times each layer of the engines that are called inside the `with`.
 
         with tv.profile(prog) as p:
             prog(x)
         print(p.table())
 
+    A `tv.Profile` is another thing: a range of shapes that an engine is built for.
+
     Every call of an engine is repeated `runs` times, layer by layer, through host memory. Native
-    operators are not timed. The profile is complete when the `with` ends.
+    operators are not timed. The times are complete when the `with` ends.
 
     Args:
         program: the program whose engines are timed: of tv.compile, tv.load or tv.onnx.compile, or
@@ -119,7 +121,7 @@ def profile(program=None, runs: int = 20) -> Iterator[Profile]:
     """
     if runs < 1:
         raise ValueError(f"profile: got runs={runs}, want at least 1")
-    result = Profile(runs, _engines_of(program))
+    result = LayerTimes(runs, _engines_of(program))
     ops = torch.ops.torch_vulkan
     ops.take_profiles()
     ops.set_profile_runs(runs)

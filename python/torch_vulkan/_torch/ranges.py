@@ -1,4 +1,12 @@
-"""Which sizes the symbols of a captured graph stand for, until they are symbols of a Graph."""
+"""Which sizes the symbols of a captured graph stand for, until they are symbols of a Graph.
+
+In the Graph a range belongs to its symbol. On the way there it is a context variable, for one
+reason: guards (`_torch/guards.py`) read it whenever two sizes are compared, and what compares sizes
+(`same` in `_torch/strides.py`, in most modules of `_fx/`) has two numbers and nothing to hold an
+argument: it would go through every function between a program's signature and these comparisons.
+`compiled_for` is entered only where a signature is known, around import and build. Under
+torch.compile nothing is given, and the ranges are those that the capture found out.
+"""
 
 import contextlib
 import contextvars

@@ -53,7 +53,7 @@ std::vector<KernelFault> faults() {
        "matmul_rows_",
        {"i * 16 * LDA + (u) * 2, LDA,", "i * 16 * LDA + (u) * 2, LDA - 1,"},
        ""},
-      {shared, "matmul_shared_", {"STEP_UNITS + i * 16 * LDA", "STEP_UNITS + i * 15 * LDA"}, ""},
+      {shared, "matmul_shared_", {"STEP_UVEC4S + i * 16 * LDA", "STEP_UVEC4S + i * 15 * LDA"}, ""},
       {shared, "matmul_shared_f16_64x64x32_", {"A_NEXT (BK / 8)", "A_NEXT (BK / 8 + 1)"}, ""},
       {conv, "conv_matrix_", {"j * 16 * LD + s * 2 + h,", "j * 16 * LD + s * 2 + h + 1,"}, ""},
       // Barriers.

@@ -14,7 +14,7 @@ from torch import nn
 
 import torch_vulkan as tv
 from torch_vulkan._base import whole_files
-from torch_vulkan._program.profiling import Profile
+from torch_vulkan._program.profiling import LayerTimes
 
 from marks import turns
 from vkexec_helpers import ONCE, run
@@ -41,7 +41,7 @@ def writers(program, tmp_path_factory):
         "net.pt": lambda path: tv.save(program, path, output_format="torchscript"),
         "net.vke": engine.save,
         "report.html": report.to_html, "report.json": report.to_json, "report.txt": report.save,
-        "profile.json": Profile().to_json, "profile.svg": Profile().save,
+        "profile.json": LayerTimes().to_json, "profile.svg": LayerTimes().save,
         "bundle": lambda path: tv.cache.export_bundle(path, cache),
     }
 

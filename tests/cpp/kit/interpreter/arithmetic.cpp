@@ -10,46 +10,6 @@ namespace {
 
 [[noreturn]] void unknown(const std::string& what) { throw Fault(what + " is not interpreted"); }
 
-double from_half(uint64_t h) {
-  const auto exponent = static_cast<int>(h >> 10 & 31);
-  const auto fraction = static_cast<double>(h & 1023);
-  double value =
-      exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
-  if (exponent == 31) value = fraction != 0 ? NAN : INFINITY;
-  return (h & 0x8000U) != 0 ? -value : value;
-}
-
-/// To the nearest, ties to even, with denormals. Rounded once: from a double.
-uint64_t to_half(double value) {
-  const uint64_t sign = std::signbit(value) ? 0x8000 : 0;
-  const double a = std::abs(value);
-  if (std::isnan(value)) return sign | 0x7e00U;
-  if (a >= 65520) return sign | 0x7c00U;
-  if (a < 0x1p-14) return sign | static_cast<uint64_t>(std::nearbyint(a * 0x1p24));
-  int exponent = 0;
-  const double fraction = std::frexp(a, &exponent);  // in [0.5, 1)
-  const auto mantissa = static_cast<uint64_t>(std::nearbyint(fraction * 0x1p11));
-  return sign | ((static_cast<uint64_t>(exponent + 13) << 10) + mantissa);
-}
-
-uint64_t to_bfloat16(double value) {
-  const auto u = std::bit_cast<uint32_t>(static_cast<float>(value));
-  if (std::isnan(value)) return 0x7fc0U;
-  return (u + 0x7fffU + (u >> 16 & 1U)) >> 16 & 0xffffU;
-}
-
-/// f of numbers as wide as the type: rounded where the device rounds.
-template <class F>
-uint64_t of_floats(const Type& type, F f, uint64_t x, uint64_t y, uint64_t z = 0) {
-  if (type.bits == 32) {
-    const float r = f(std::bit_cast<float>(static_cast<uint32_t>(x)),
-                      std::bit_cast<float>(static_cast<uint32_t>(y)),
-                      std::bit_cast<float>(static_cast<uint32_t>(z)));
-    return std::bit_cast<uint32_t>(r);
-  }
-  return from_double(f(to_double(x, type), to_double(y, type), to_double(z, type)), type);
-}
-
 bool compare_floats(uint16_t op, const Type& type, uint64_t a, uint64_t b) {
   const double x = to_double(a, type), y = to_double(b, type);
   const bool unordered = std::isnan(x) || std::isnan(y);
@@ -356,33 +316,6 @@ bool pack(const Instruction& i, uint64_t* r) {
 
 }  // namespace
 
-int64_t signed_of(uint64_t value, uint32_t bits) {
-  return static_cast<int64_t>(value << (64 - bits)) >> (64 - bits);
-}
-
-double to_double(uint64_t bits, const Type& type) {
-  switch (type.bits) {
-    case 16:
-      if (type.bfloat16) return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-      return from_half(bits);
-    case 32:
-      return std::bit_cast<float>(static_cast<uint32_t>(bits));
-    default:
-      return std::bit_cast<double>(bits);
-  }
-}
-
-uint64_t from_double(double value, const Type& type) {
-  switch (type.bits) {
-    case 16:
-      return type.bfloat16 ? to_bfloat16(value) : to_half(value);
-    case 32:
-      return std::bit_cast<uint32_t>(static_cast<float>(value));
-    default:
-      return std::bit_cast<uint64_t>(value);
-  }
-}
-
 uint64_t binary(uint16_t op, const Type& type, uint64_t x, uint64_t y) {
   switch (op) {
     case op::kIAdd:
@@ -480,87 +413,6 @@ bool compute(const Instruction& i, uint64_t* r) {
     r[i.result + w] = binary(i.op, number, r[i.operands[0] + w], r[i.operands[1] + w]) & mask;
   }
   return true;
-}
-
-uint64_t extended(uint32_t which, const Type& type, uint64_t x, uint64_t y, uint64_t z) {
-  const auto floats = [&](auto f) { return of_floats(type, f, x, y, z); };
-  const auto s = [&](uint64_t v) { return signed_of(v, type.bits); };
-  switch (which) {
-    case ext::kRound:
-    case ext::kRoundEven:
-      return floats([](auto a, auto, auto) { return std::nearbyint(a); });
-    case ext::kTrunc:
-      return floats([](auto a, auto, auto) { return std::trunc(a); });
-    case ext::kFAbs:
-      return x & mask_of(type.bits - 1);
-    case ext::kSAbs:
-      return s(x) < 0 ? 0 - x : x;
-    case ext::kFSign:
-      return floats([](auto a, auto, auto) { return static_cast<decltype(a)>((a > 0) - (a < 0)); });
-    case ext::kSSign:
-      return static_cast<uint64_t>(static_cast<int64_t>(s(x) > 0) - static_cast<int64_t>(s(x) < 0));
-    case ext::kFloor:
-      return floats([](auto a, auto, auto) { return std::floor(a); });
-    case ext::kCeil:
-      return floats([](auto a, auto, auto) { return std::ceil(a); });
-    case ext::kFract:
-      return floats([](auto a, auto, auto) { return a - std::floor(a); });
-    case ext::kSin:
-      return floats([](auto a, auto, auto) { return std::sin(a); });
-    case ext::kCos:
-      return floats([](auto a, auto, auto) { return std::cos(a); });
-    case ext::kTanh:
-      return floats([](auto a, auto, auto) { return std::tanh(a); });
-    case ext::kPow:
-      return floats([](auto a, auto b, auto) { return std::pow(a, b); });
-    case ext::kExp:
-      return floats([](auto a, auto, auto) { return std::exp(a); });
-    case ext::kLog:
-      return floats([](auto a, auto, auto) { return std::log(a); });
-    case ext::kExp2:
-      return floats([](auto a, auto, auto) { return std::exp2(a); });
-    case ext::kLog2:
-      return floats([](auto a, auto, auto) { return std::log2(a); });
-    case ext::kSqrt:
-      return floats([](auto a, auto, auto) { return std::sqrt(a); });
-    case ext::kInverseSqrt:
-      return floats([](auto a, auto, auto) { return 1 / std::sqrt(a); });
-    case ext::kFMin:
-    case ext::kNMin:
-      return floats([](auto a, auto b, auto) { return std::fmin(a, b); });
-    case ext::kUMin:
-      return std::min(x, y);
-    case ext::kSMin:
-      return s(x) < s(y) ? x : y;
-    case ext::kFMax:
-    case ext::kNMax:
-      return floats([](auto a, auto b, auto) { return std::fmax(a, b); });
-    case ext::kUMax:
-      return std::max(x, y);
-    case ext::kSMax:
-      return s(x) > s(y) ? x : y;
-    case ext::kFClamp:
-    case ext::kNClamp:
-      return floats([](auto a, auto b, auto c) { return std::fmin(std::fmax(a, b), c); });
-    case ext::kUClamp:
-      return std::min(std::max(x, y), z);
-    case ext::kSClamp: {
-      const uint64_t low = s(x) > s(y) ? x : y;
-      return s(low) < s(z) ? low : z;
-    }
-    case ext::kFMix:
-      return floats([](auto a, auto b, auto c) { return a * (1 - c) + b * c; });
-    case ext::kFma:
-      return floats([](auto a, auto b, auto c) { return std::fma(a, b, c); });
-    case ext::kLdexp:
-      return from_double(std::ldexp(to_double(x, type), static_cast<int>(signed_of(y, 32))), type);
-    case ext::kFindILsb:
-      return x == 0 ? UINT64_MAX : static_cast<uint64_t>(std::countr_zero(x));
-    case ext::kFindUMsb:
-      return x == 0 ? UINT64_MAX : static_cast<uint64_t>(63 - std::countl_zero(x));
-    default:
-      unknown("function " + std::to_string(which) + " of GLSL.std.450");
-  }
 }
 
 }  // namespace tv::interpreter

@@ -118,7 +118,7 @@ TEST_F(Fuse, TailWithResidualAndActivation) {
   ASSERT_EQ(after.nodes.size(), 1u);
   EXPECT_EQ(after.nodes[0].op, "test::scale");
   EXPECT_EQ(after.nodes[0].epilogue_inputs, std::vector<ValueId>{residual});
-  EXPECT_EQ(after.nodes[0].anchor_dtype, DType::kF32);
+  EXPECT_EQ(after.nodes[0].own_result_dtype, DType::kF32);
 }
 
 TEST_F(Fuse, TailThatUsesTheResultTwice) {
