@@ -151,6 +151,12 @@ def test_dynamic_quantize_matmul(dtype, zeros, columns):
     check("DynamicQuantizeMatMul", inputs, constants=("b", "bs"), rtol=1e-3, atol=2e-2)
 
 
+def test_dynamic_quantize_matmul_of_zeros():
+    inputs = {"a": numpy.zeros((2, 5, 31), "float32"), "b": weights((31, 12), "int8", 1),
+              "bs": scale(0.05), "bz": None, "c": floats(12, 6)}
+    check("DynamicQuantizeMatMul", inputs, constants=("b", "bs"), rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("quantised", [True, False])
 def test_gemm(quantised):
     inputs = {"a": integers((5, 17), "uint8"), "as": scale(0.02), "az": zero("uint8"),

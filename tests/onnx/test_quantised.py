@@ -268,6 +268,25 @@ def test_what_onnxruntime_quantises_at_each_call(tmp_path):
     assert numpy.abs(got - want).max() <= 0.02 * numpy.abs(want).max()
 
 
+INF = float("inf")
+
+
+@pytest.mark.parametrize("values", [
+    [0, 0, 0, 0], [-0.0, 0, -0.0, 0], [3, 3, 3, 3], [-3, -3, -3, -3], [1, 2, 3, 5],
+    [-1, -2, -3, -5], [-1, 0.5, 2, -2], [7, 0, 0, 0], [-0.5, 254.5, 0.5, 1.5], [3e38, -3e38, 1, 2],
+    [1e-45, 1e-45, 1e-45, 1e-45], [1e-40, -1e-40, 0, 1e-42], [INF, 1, 2, 3], [-INF, 1, 2, 3],
+    [-INF, INF, 1, 0], []])
+def test_ranges_of_a_tensor(values):
+    """Its scale and zero point, where the range is nothing, one-sided, or too large."""
+    x = numpy.array(values, "float32")
+    made = model([helper.make_node("DynamicQuantizeLinear", ["x"], ["y", "scale", "zero"])],
+                 [tensor("x", x.shape)],
+                 [tensor("y", x.shape, TensorProto.UINT8), tensor("scale", []),
+                  tensor("zero", [], TensorProto.UINT8)])
+    for got, want in both(made, x=x):
+        assert numpy.array_equal(got, want), (got, want)
+
+
 def test_scales_that_do_not_fit_are_refused():
     made = model([helper.make_node("DequantizeLinear", ["x", "s"], ["y"], "node", axis=1)],
                  [tensor("x", [2, 6], TensorProto.INT8)], [tensor("y", None)],

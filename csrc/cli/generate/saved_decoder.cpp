@@ -56,6 +56,15 @@ GenerationInfo read_info(const std::string& path) {
   return info;
 }
 
+/// Keys and values, [1, heads, positions, channels], by name.
+std::map<std::string, std::vector<Expr>> cache_of(const EngineSpec& spec) {
+  std::map<std::string, std::vector<Expr>> cache;
+  for (const Binding& input : spec.inputs) {
+    if (input.written && input.shape.size() == 4) cache.emplace(input.name, input.shape);
+  }
+  return cache;
+}
+
 /// Before memory is taken for what generation.json says.
 void check_fits(const EngineSpec& spec, const GenerationInfo& info) {
   const std::vector<Expr> wanted = {Expr(int64_t{1}), Expr(info.vocabulary)};
@@ -71,12 +80,12 @@ void check_fits(const EngineSpec& spec, const GenerationInfo& info) {
       refuse_generation("the engine does not keep the tokens of " + std::to_string(info.positions) +
                         " positions; save the model again");
     }
-    // Keys and values: [1, heads, positions, channels].
-    if (!input.written || input.shape.size() != 4) continue;
-    const int64_t room = input.shape[2].constant().value_or(0);
+  }
+  for (const auto& [name, shape] : cache_of(spec)) {
+    const int64_t room = shape[2].constant().value_or(0);
     if (info.positions > room) {
       refuse_generation("generation.json: 'positions': got " + std::to_string(info.positions) +
-                        ", but the engine's cache '" + input.name + "' has room for " +
+                        ", but the engine's cache '" + name + "' has room for " +
                         std::to_string(room));
     }
   }
@@ -96,11 +105,24 @@ SavedDecoder::SavedDecoder(std::shared_ptr<Device> device, std::string folder,
   weights_ = read_safetensors(weights.string()).tensors;
 }
 
-std::shared_ptr<const Network> SavedDecoder::load(const std::string& file) const {
+std::shared_ptr<const Network> SavedDecoder::load(const std::string& file) {
   Network network =
       Network::load(device_, (std::filesystem::path(folder_) / file).string(), options_);
   check_fits(network.spec(), info_);
-  network.refit(weights_);
+  const std::map<std::string, std::vector<Expr>> cache = cache_of(network.spec());
+  if (!cache_) cache_ = cache;
+  if (*cache_ != cache) {
+    refuse_generation(folder_ +
+                      ": prompt.vke and step.vke have different caches: they are of two models; "
+                      "save the model again");
+  }
+  try {
+    network.refit(weights_);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kUser) throw;
+    refuse_generation(folder_ + ": weights.safetensors does not fit " + file +
+                      "; save the model again: " + error.what());
+  }
   return std::make_shared<const Network>(std::move(network));
 }
 

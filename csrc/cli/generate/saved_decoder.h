@@ -3,8 +3,10 @@
 // their weights, and what generation has to know.
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,7 +48,7 @@ class SavedDecoder {
   void release_prompt();
 
  private:
-  std::shared_ptr<const Network> load(const std::string& file) const;
+  std::shared_ptr<const Network> load(const std::string& file);
 
   std::shared_ptr<Device> device_;
   std::string folder_;
@@ -54,6 +56,8 @@ class SavedDecoder {
   GenerationInfo info_;
   NewWeights weights_;
   std::mutex mutex_;
+  /// Keys and values of the engine that was loaded first, by name.
+  std::optional<std::map<std::string, std::vector<Expr>>> cache_;
   std::shared_ptr<const Network> prompt_, step_;
 };
 

@@ -3,6 +3,7 @@
 import inspect
 import json
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,8 @@ def save_decoder(model, folder: str | os.PathLike, max_length: int, *, tokenizer
     """
     if not isinstance(max_length, int) or max_length < _LEAST:
         raise ValueError(f"save_decoder: max_length: got {max_length!r}, want {_LEAST} or more")
-    models.check(model, torch.zeros(1, 1, dtype=torch.long), max_length - 1, None)
+    models.check(model)
+    models.check_length(model.config, 1, max_length - 1)
     if models.counts_from_padding(model):
         raise ValueError(f"save_decoder: got {type(model).__name__}, whose positions depend on its "
                          "tokens (on padding): tv.generate takes it")
@@ -72,15 +74,26 @@ def save_decoder(model, folder: str | os.PathLike, max_length: int, *, tokenizer
     if text is not None:
         whole_files.write_text(folder / _TOKENIZER, text, "save_decoder")
     info = {"version": _VERSION, "model": type(model).__name__, "vocabulary": step.vocabulary,
-            "positions": max_length, "chunk": chunk, "ends": [*ends_of(model)]}
+            "positions": max_length, "chunk": chunk, "ends": _ends(model, step.vocabulary)}
     whole_files.write_text(folder / _INFO, json.dumps(info, indent=1) + "\n", "save_decoder")
 
 
+def _ends(model, vocabulary: int) -> list[int]:
+    """The tokens that end a text. What is no token ends none, as in transformers."""
+    ends = ends_of(model)
+    if strange := [end for end in ends if not 0 <= end < vocabulary]:
+        warnings.warn(f"torch_vulkan: save_decoder: model.generation_config.eos_token_id has "
+                      f"{strange}, which are none of the model's {vocabulary} tokens: they end no "
+                      "text, and are left out", stacklevel=3)
+    return [end for end in ends if end not in strange]
+
+
 def _counts_by_mask(model) -> bool:
-    """Whether a model makes positions from a mask as long as the text is (OPT): a size that depends
-    on data, unless it is given a mask of the whole cache, and positions."""
-    return any("attention_mask" in inspect.signature(type(module).forward).parameters
-               for module in model.modules() if isinstance(module, nn.Embedding))
+    """Whether a model makes positions (OPT) or a bias (Falcon) from a mask as long as the text is:
+    a size that depends on data, unless it is given a mask of the whole cache, and positions."""
+    return models.masks_by_length(model.config) or any(
+        "attention_mask" in inspect.signature(type(module).forward).parameters
+        for module in model.modules() if isinstance(module, nn.Embedding))
 
 
 class _Step(nn.Module):

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import inspect
 import itertools
+import operator
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from .._dynamo.backend import device_profile, vulkan
 from .._fx.engine_call import RECOVERABLE
 from .._fx.whole_graph import recorded
 from . import models
-from .request import Request, refuse_arguments, request_of
+from .request import Request, count_of, refuse_arguments, request_of
 from .step import Choice, State, step_of
 
 # Caches have a multiple of this many positions, so that few lengths of them are seen.
@@ -37,13 +38,14 @@ _MOST_STEPS = 12
 _steps_change = threading.Lock()
 
 
-def generate(model, input_ids: torch.Tensor, max_new_tokens: int = 20, *,
+def generate(model, input_ids: torch.Tensor, max_new_tokens: int | None = None, *,
              attention_mask: torch.Tensor | None = None, do_sample: bool | None = None,
              temperature: float | None = None, top_k: int | None = None,
              top_p: float | None = None, min_p: float | None = None,
              repetition_penalty: float | None = None,
              suppress_tokens: list[int] | None = None,
-             begin_suppress_tokens: list[int] | None = None, min_length: int | None = None,
+             begin_suppress_tokens: list[int] | None = None,
+             bad_words_ids: list[list[int]] | None = None, min_length: int | None = None,
              min_new_tokens: int | None = None, prefill_chunk_size: int | None = None,
              seed: int | None = None, draws: str = "torch",
              eos_token_id: int | list[int] | torch.Tensor | None = None,
@@ -61,13 +63,16 @@ def generate(model, input_ids: torch.Tensor, max_new_tokens: int = 20, *,
     Args:
         model: a causal language model of transformers, in eval mode.
         input_ids: tokens, integers [batch, length]; shorter ones are padded on the left.
-        max_new_tokens: at most so many are added; fewer where every sequence has ended.
-        attention_mask: [batch, length], 0 for padding. None: nothing is padding.
+        max_new_tokens: at most so many are added; fewer where every sequence has ended. None: what
+            the generation_config says by `max_new_tokens` or `max_length`, else 20.
+        attention_mask: [batch, length], 0 for padding and 1 for tokens. None: each `pad_token_id`
+            is padding, unless it ends a text, too.
         do_sample: draw from the distribution rather than take the most likely token.
         temperature, top_k, top_p, min_p: of draws, as transformers has them. top_k 0: all tokens;
             its default is 50.
         repetition_penalty, suppress_tokens, begin_suppress_tokens, min_length, min_new_tokens: as
             transformers has them.
+        bad_words_ids: as transformers has them, of one token each.
         prefill_chunk_size: the prompt is read in parts of so many tokens, which bounds the memory
             that it takes.
         seed: of the draws; None: torch's own generator.
@@ -94,7 +99,10 @@ def generate(model, input_ids: torch.Tensor, max_new_tokens: int = 20, *,
         ValueError: an argument is not what is wanted, or `model.generation_config` asks for what
             there is not; the message says what is wanted, or what to do.
     """
-    models.check(model, input_ids, max_new_tokens, attention_mask)
+    models.check(model)
+    models.check_prompt(input_ids)
+    max_new_tokens = count_of(model, input_ids.shape[1], max_new_tokens)
+    models.check_length(model.config, input_ids.shape[1], max_new_tokens)
     models.check_others(seed, streamer, report)
     if streamer is not None and not models.is_streamer(streamer):
         streamer = _Callback(streamer)
@@ -104,9 +112,12 @@ def generate(model, input_ids: torch.Tensor, max_new_tokens: int = 20, *,
         "do_sample": do_sample, "temperature": temperature, "top_k": top_k, "top_p": top_p,
         "min_p": min_p, "repetition_penalty": repetition_penalty,
         "suppress_tokens": suppress_tokens, "begin_suppress_tokens": begin_suppress_tokens,
+        "bad_words_ids": bad_words_ids,
         "min_length": min_length, "min_new_tokens": min_new_tokens,
         "prefill_chunk_size": prefill_chunk_size, "eos_token_id": eos_token_id,
         "pad_token_id": pad_token_id})
+    attention_mask = models.mask_of(input_ids, attention_mask, request.padding)
+    input_ids = input_ids.long()
     _check_draws(draws, settings)
     together = _together(input_ids, settings, steps_per_submission)
     if streamer is not None:
@@ -114,7 +125,7 @@ def generate(model, input_ids: torch.Tensor, max_new_tokens: int = 20, *,
     with torch.no_grad():
         steps = _Steps(model, input_ids, max_new_tokens, attention_mask, request,
                        Choice.of(request, draws), seed, settings)
-        steps.together = together
+        steps.together, steps.watches = together, streamer is not None
         if request.prefill_chunk_size is not None:
             steps.read_ahead(request.prefill_chunk_size)
         added = _run(steps, max_new_tokens, request.ends, streamer)
@@ -180,6 +191,7 @@ class _Steps:
         self._ids, self._record, self._again, self._engine = input_ids, None, None, None
         self.together, self._steps_made, self._calls_made = 1, 0, 0
         self._engine_calls_made, self._submitted_before = 0, 0
+        self.watches, self._held = False, None
         self._cache = _cache(model.config, room)
         takes = inspect.signature(type(model).forward).parameters
         self._arguments = {models.cache_argument(model): self._cache,
@@ -187,12 +199,13 @@ class _Steps:
         if "logits_to_keep" in takes:
             self._arguments["logits_to_keep"] = 1
         positions = None
-        if attention_mask is not None and not attention_mask.all():
+        if attention_mask is not None or models.masks_by_length(model.config):
             # What is not there yet is hidden by its position.
             mask = torch.ones(batch, room, dtype=torch.long, device=input_ids.device)
-            mask[:, :length] = attention_mask
+            if attention_mask is not None:
+                mask[:, :length] = attention_mask
             self._arguments["attention_mask"] = mask
-            if "position_ids" in takes:
+            if attention_mask is not None and "position_ids" in takes:
                 positions = attention_mask.long().cumsum(-1) - 1
                 positions = positions.masked_fill(attention_mask == 0, 0)
                 self._arguments["position_ids"] = positions
@@ -256,7 +269,8 @@ class _Steps:
         for ids, places in itertools.zip_longest(parts, of_parts[:-1]):
             given = self._arguments if places is None else (
                 self._arguments | {"position_ids": places})
-            self._step(self._model, ids, given, self._state.copied())
+            with _guarded_hooks():
+                self._step(self._model, ids, given, self._state.copied())
         if positions is not None:
             self._arguments["position_ids"] = of_parts[-1]
 
@@ -265,6 +279,8 @@ class _Steps:
         The next tokens are the text's last."""
         if self._state.noise is not None:
             self._state.noise.exponential_(1, generator=self._generator)
+        if self._held is not None and not self._held.unchanged():
+            self._look_again()
         count = 1 if self._reason() else min(self.together, most)
         if self._engine is not None:
             _call_engine(self._engine, self._again, count)
@@ -298,16 +314,22 @@ class _Steps:
 
     def report(self) -> dict[str, Any]:
         """How the steps were made."""
-        counted = 0 if self._engine is None else (
+        counted = -self._submitted_before if self._engine is None else (
             self._engine.engine().submissions() - self._submitted_before)
         return {"steps": self._steps_made, "calls": self._calls_made,
                 "engine_calls": self._engine_calls_made, "submissions": counted,
                 "reason": self._reason()}
 
+    def _look_again(self) -> None:
+        """The next step goes through the model's Python, which has other parts now."""
+        if self._engine is not None:
+            self._submitted_before -= self._engine.engine().submissions()
+        self._again = self._engine = self._record = self._held = None
+
     def _call(self) -> None:
         first = self._ids is not self._state.tokens
         before = _python_state(self._cache)
-        with _recording() as calls, recorded() as engine_calls:
+        with _recording() as calls, recorded() as engine_calls, _guarded_hooks():
             self._step(self._model, self._ids, self._arguments, self._state)
         if first:  # the prompt
             self._ids = self._state.tokens
@@ -318,18 +340,37 @@ class _Steps:
         steady = before == _python_state(self._cache) and len(calls) == 1
         if steady and self._record is not None and _same_call(self._record, calls[0]):
             self._again = functools.partial(calls[0][0], *calls[0][1])
+            self._held = _Held(self._model) if self.watches else None
             if len(engine_calls) == 1:
                 (self._engine,) = engine_calls
-                self._submitted_before = self._engine.engine().submissions()
+                self._submitted_before += self._engine.engine().submissions()
         self._record = calls[0] if steady else None
+
+
+class _Held:
+    """The parameters, buffers, parts and hooks of a model, which a caller's code can replace
+    between steps."""
+
+    def __init__(self, model):
+        self._places = [place for module in model.modules() for place in (
+            module._parameters, module._buffers, module._modules, module._forward_hooks,
+            module._forward_pre_hooks)]
+        self._before = [*self._now()]
+
+    def unchanged(self) -> bool:
+        now = [*self._now()]
+        return len(now) == len(self._before) and all(map(operator.is_, now, self._before))
+
+    def _now(self):
+        return itertools.chain.from_iterable(map(dict.values, self._places))
 
 
 def _mark_seen(seen: torch.Tensor, ids: torch.Tensor, mask: torch.Tensor | None) -> None:
     """Marks the tokens of prompts, [batch, vocabulary], but for padding in front of them."""
     vocabulary = seen.shape[1]
-    ids = ids.long().clamp(max=vocabulary)
+    ids = ids.clamp(max=vocabulary)
     if mask is not None:
-        ids = ids.masked_fill((mask != 0).long().cumsum(-1) == 0, vocabulary)
+        ids = ids.masked_fill(mask.cumsum(-1) == 0, vocabulary)
     beyond = torch.nn.functional.pad(seen, (0, 1)).scatter_(1, ids, True)
     seen.copy_(beyond[:, :vocabulary])
 
@@ -391,6 +432,11 @@ def _recording():
         yield _recorded.calls
     finally:
         _recorded.calls = before
+
+
+def _guarded_hooks():
+    """Dynamo looks at the hooks of modules, too: a step serves all models of a class."""
+    return torch._dynamo.config.patch(skip_nnmodule_hook_guards=False)
 
 
 def _backend(module, example_inputs, **options):

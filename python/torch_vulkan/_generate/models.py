@@ -5,10 +5,14 @@ from collections.abc import MutableMapping
 from numbers import Integral
 
 import torch
+from torch import nn
+
+# Layers of PyTorch that draw random numbers in training mode; its others do not.
+_RANDOM = (nn.modules.dropout._DropoutNd, nn.RReLU, nn.MultiheadAttention)
 
 
-def check(model, input_ids, max_new_tokens, attention_mask) -> None:
-    """Raises ValueError where a model cannot be stepped, or not with these arguments."""
+def check(model) -> None:
+    """Raises ValueError where a model cannot be stepped."""
     config = getattr(model, "config", None)
     if config is None or not hasattr(model, "generate"):
         raise ValueError(f"generate: got {type(model).__name__}, want a causal language model of "
@@ -17,24 +21,74 @@ def check(model, input_ids, max_new_tokens, attention_mask) -> None:
         raise ValueError(f"generate: got {type(model).__name__}, {refused}: want a decoder of text "
                          "with attention; model.generate with a compiled forward takes every "
                          "model (docs/generation.md)")
+    training = next((name for name, module in model.named_modules()
+                     if module.training and _may_draw(module)), None)
+    if training is not None:
+        where = f" ({training!r})" if training else ""
+        raise ValueError(f"generate: got a model in training mode{where}, whose dropout gives "
+                         "other tokens each time: call model.eval() first")
+    if any(tensor.is_meta for tensor in model.parameters()):
+        raise ValueError("generate: got a model on the device meta, which has no weights: load "
+                         "them first")
+
+
+def _may_draw(module: nn.Module) -> bool:
+    """Whether a layer may use random numbers in training mode."""
+    return isinstance(module, _RANDOM) or not type(module).__module__.startswith("torch.nn.")
+
+
+def check_prompt(input_ids) -> None:
+    """Raises ValueError where what is to be continued is no prompt."""
     if not isinstance(input_ids, torch.Tensor) or input_ids.dim() != 2 or (
             input_ids.dtype not in (torch.int32, torch.int64)) or 0 in input_ids.shape:
         got = f"{input_ids.dtype} {list(input_ids.shape)}" if isinstance(
             input_ids, torch.Tensor) else type(input_ids).__name__
-        raise ValueError(f"generate: input_ids: got {got}, want integers [batch, length]")
-    if type(max_new_tokens) is not int or max_new_tokens < 1:
-        raise ValueError(f"generate: max_new_tokens: got {max_new_tokens!r}, want 1 or more")
-    if attention_mask is not None and not isinstance(attention_mask, torch.Tensor):
-        raise ValueError(f"generate: attention_mask: got {type(attention_mask).__name__}, want a "
-                         "tensor, or None")
-    if attention_mask is not None and attention_mask.shape != input_ids.shape:
-        raise ValueError(f"generate: attention_mask: got {list(attention_mask.shape)}, want the "
-                         f"shape of input_ids, {list(input_ids.shape)}")
-    if attention_mask is not None and not attention_mask[:, -1].all():
+        raise ValueError(f"generate: input_ids: got {got}, want integers [batch, length], int64 or "
+                         "int32, each 1 or more")
+    _check_dense("input_ids", input_ids)
+
+
+def _check_dense(name: str, tensor: torch.Tensor) -> None:
+    if tensor.is_meta or tensor.layout != torch.strided:
+        got = "one on the device meta" if tensor.is_meta else str(tensor.layout)
+        raise ValueError(f"generate: {name}: got {got}, want a dense tensor with data")
+
+
+def mask_of(input_ids: torch.Tensor, given, padding: int | None) -> torch.Tensor | None:
+    """The attention mask, int64 [batch, length] of 0 and 1, or None where nothing is padding.
+    Without a mask the token `padding` is, as in model.generate.
+
+    Raises:
+        ValueError: it is no mask, or hides a last token.
+    """
+    if given is None:
+        if padding is None or not (input_ids == padding).any():
+            return None
+        if (input_ids[:, -1] == padding).any():
+            raise ValueError(f"generate: input_ids end with padding (pad_token_id {padding}), and "
+                             "there is no attention_mask: pad on the left "
+                             "(tokenizer.padding_side = \"left\"), or give the mask")
+        return (input_ids != padding).long()
+    if not isinstance(given, torch.Tensor):
+        raise ValueError(f"generate: attention_mask: got {type(given).__name__}, want a tensor, or "
+                         "None")
+    if given.shape != input_ids.shape:
+        raise ValueError(f"generate: attention_mask: got {list(given.shape)}, want the shape of "
+                         f"input_ids, {list(input_ids.shape)}")
+    _check_dense("attention_mask", given)
+    hidden, shown = given == 0, given == 1
+    if not (hidden | shown).all():
+        raise ValueError("generate: attention_mask: got other values than 0, for padding, and 1, "
+                         "for tokens: want these (model.generate adds them up to positions)")
+    if hidden[:, -1].any():
         raise ValueError("generate: attention_mask hides a last token; pad on the left "
                          "(tokenizer.padding_side = \"left\")")
+    return None if shown.all() else shown.long().to(input_ids.device)
+
+
+def check_length(config, length: int, max_new_tokens: int) -> None:
+    """Raises ValueError where the text would be longer than the model can read."""
     limit = getattr(config, "max_position_embeddings", None)
-    length = input_ids.shape[1]
     if limit is not None and 0 < limit < length + max_new_tokens:
         raise ValueError(f"generate: got a prompt of {length} tokens and max_new_tokens="
                          f"{max_new_tokens}, want at most {limit} together "
@@ -67,6 +121,12 @@ def counts_from_padding(model) -> bool:
     """Whether a model makes positions from the tokens, beginning behind that of padding (RoBERTa),
     unless it is given them; model.generate gives them, from 0."""
     return any(hasattr(module, "create_position_ids_from_input_ids") for module in model.modules())
+
+
+def masks_by_length(config) -> bool:
+    """Whether a model adds a bias to attention (alibi) that is as long as its mask, and without a
+    mask as the text, not as the cache (Falcon)."""
+    return bool(getattr(config, "alibi", False))
 
 
 def _refused(model, config) -> str:

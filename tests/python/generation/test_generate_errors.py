@@ -176,27 +176,157 @@ def test_an_interrupt_at_any_token():
         assert torch.equal(tv.generate(model, ids, 8), want)
 
 
-@turns(3, group="changes")
-def test_weights_that_change_within_a_text():
-    """Of a loop that calls its engine alone."""
-    model = decoder("llama")
-    ids = prompt(model, 1, 5)["input_ids"]
+def in_place(layer):
+    with torch.no_grad():
+        layer.up_proj.weight.neg_()
 
-    def text(generate):
-        twin, count = copy.deepcopy(model), [0]
+
+def parameter(layer):
+    layer.up_proj.weight = torch.nn.Parameter(-layer.up_proj.weight.detach())
+
+
+def assigned(layer):
+    layer.load_state_dict({name: -value for name, value in layer.state_dict().items()},
+                          assign=True)
+
+
+def new_bias(layer):
+    layer.up_proj.bias = torch.nn.Parameter(torch.full((layer.up_proj.out_features,), 3.0))
+
+
+def new_layer(layer):
+    other = torch.nn.Linear(layer.up_proj.in_features, layer.up_proj.out_features, bias=False)
+    other.weight = torch.nn.Parameter(-layer.up_proj.weight.detach())
+    layer.up_proj = other
+
+
+def hooked(layer):
+    layer.register_forward_hook(lambda module, inputs, result: -5 * result)
+
+
+CHANGES = (in_place, parameter, assigned, new_bias, new_layer, hooked)
+
+
+@pytest.fixture
+def lively():
+    """A model whose tokens any layer changes."""
+    model = decoder("llama")
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(4 if weight.dim() == 2 else 1)
+    return model
+
+
+@turns(3, group="changes")
+@pytest.mark.parametrize("change", CHANGES)
+def test_weights_that_change_within_a_text(change, lively):
+    """Of a loop that calls its engine alone."""
+    ids = prompt(lively, 1, 5)["input_ids"]
+
+    def text(generate, at):
+        twin, count = copy.deepcopy(lively), [0]
 
         def act():
             count[0] += 1
-            if count[0] == 5:
-                with torch.no_grad():
-                    twin.model.layers[0].mlp.up_proj.weight.neg_()
+            if count[0] == at:
+                change(twin.model.layers[0].mlp)
 
         return generate(twin, act)
 
-    want = text(lambda twin, act: twin.generate(ids, max_new_tokens=12, do_sample=False,
-                                                streamer=Takes(act)))
-    got = text(lambda twin, act: tv.generate(twin, ids, 12, streamer=Takes(act)))
-    assert torch.equal(got, want)
+    for at in (1, 3, 5):
+        want = text(lambda twin, act: twin.generate(ids, max_new_tokens=12, do_sample=False,
+                                                    streamer=Takes(act)), at)
+        got = text(lambda twin, act: tv.generate(twin, ids, 12, streamer=Takes(act)), at)
+        assert torch.equal(got, want)
+
+
+@turns(3, group="changes")
+@pytest.mark.parametrize("change", CHANGES)
+def test_weights_that_change_between_texts(change, lively):
+    ids = prompt(lively, 1, 5)["input_ids"]
+    before = tv.generate(lively, ids, 12)
+    change(lively.model.layers[0].mlp)
+    after = tv.generate(lively, ids, 12)
+    assert torch.equal(after, lively.generate(ids, max_new_tokens=12, do_sample=False))
+    assert not torch.equal(after, before)
+
+
+@turns(3, group="changes")
+def test_hooks_of_one_model_are_not_anothers(lively):
+    """A step is compiled for a class of models."""
+    ids, other = prompt(lively, 1, 5)["input_ids"], copy.deepcopy(lively)
+    hooked(other.model.layers[1].mlp)
+    for model in (lively, other, lively):
+        want = model.generate(ids, max_new_tokens=12, do_sample=False)
+        assert torch.equal(tv.generate(model, ids, 12), want)
+
+
+def masks():
+    padded = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
+    return {"bool": padded.bool(), "float": padded.float().requires_grad_(), "int": padded.int(),
+            "hole": torch.tensor([[1, 0, 1, 1, 1], [1, 1, 1, 1, 1]])}
+
+
+@turns(2, group="masks")
+@pytest.mark.parametrize("name", masks())
+def test_masks_are_those_of_generate(name):
+    model, mask = decoder("llama"), masks()[name]
+    ids = prompt(model, 2, 5)["input_ids"]
+    want = model.generate(ids, max_new_tokens=6, do_sample=False, attention_mask=mask)
+    assert torch.equal(tv.generate(model, ids, 6, attention_mask=mask), want)
+
+
+@turns(2, group="masks")
+def test_padding_without_a_mask():
+    """Where pad_token_id says what it is, and is no end of a text."""
+    model = decoder("llama")
+    ids = prompt(model, 2, 7)["input_ids"]
+    ids[0, :3] = 7
+    for given in ({}, {"pad_token_id": 7}, {"pad_token_id": 7, "eos_token_id": 7},
+                  {"eos_token_id": 7}):
+        want = model.generate(ids, max_new_tokens=6, do_sample=False, **given)
+        assert torch.equal(tv.generate(model, ids, 6, **given), want)
+    with pytest.raises(ValueError, match="end with padding .pad_token_id 7.* pad on the left"):
+        tv.generate(model, ids.flip(1), 6, pad_token_id=7)
+
+
+@pytest.mark.parametrize("change, message", [
+    ({"attention_mask": torch.tensor([[2, 2, 2]])}, "got other values than 0, for padding, and 1"),
+    ({"attention_mask": torch.tensor([[0.5, 1, 1]])}, "got other values than 0, for padding"),
+    ({"attention_mask": torch.tensor([[float("nan"), 1, 1]])}, "got other values than 0"),
+    ({"attention_mask": torch.ones(1, 3, device="meta")}, "attention_mask: got one on the device"),
+    ({"input_ids": torch.ones(1, 3, dtype=torch.long, device="meta")}, "on the device meta, want"),
+    ({"input_ids": torch.ones(1, 3, dtype=torch.long).to_sparse()}, "got torch.sparse_coo, want a"),
+    ({"input_ids": torch.ones(0, 3, dtype=torch.long)}, r"got torch.int64 \[0, 3\], want integers"),
+    ({"input_ids": torch.ones(1, 3, dtype=torch.uint8)}, "got torch.uint8 .*int64 or int32"),
+])
+def test_prompts_that_are_none(change, message):
+    given = {"input_ids": torch.ones(1, 3, dtype=torch.long)} | change
+    with pytest.raises(ValueError, match=message):
+        tv.generate(decoder("llama"), max_new_tokens=4, **given)
+
+
+@pytest.mark.parametrize("token", [97, -1])
+def test_tokens_that_the_model_does_not_know(token):
+    with pytest.raises(IndexError, match="embedding"):
+        tv.generate(decoder("llama"), torch.tensor([[1, token, 3]]), 4)
+
+
+def test_models_in_training_mode():
+    """Their dropout is random; a plain layer that someone puts in is not."""
+    ids = torch.tensor([[5, 6, 7]])
+    with pytest.raises(ValueError, match=r"in training mode, .*call model.eval\(\) first"):
+        tv.generate(decoder("llama").train(), ids, 4)
+    model = decoder("gpt2")
+    model.transformer.h[1].mlp.dropout.train()
+    with pytest.raises(ValueError, match=r"training mode \('transformer.h.1.mlp.dropout'\)"):
+        tv.generate(model, ids, 4)
+    model = decoder("llama")
+    model.lm_head.train()
+    want = model.generate(ids, max_new_tokens=4, do_sample=False)
+    assert torch.equal(tv.generate(model, ids, 4), want)
+    with pytest.raises(ValueError, match="on the device meta, which has no weights"):
+        tv.generate(model.to("meta"), ids, 4)
 
 
 SMALL = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -231,12 +361,16 @@ def test_models_that_would_give_other_tokens(name, config, values, said):
 
 @pytest.mark.parametrize("name, config, values", [
     ("RobertaForCausalLM", "RobertaConfig", {**SMALL, "is_decoder": True}),
+    ("FalconForCausalLM", "FalconConfig", {**SMALL, "alibi": True, "initializer_range": 0.3}),
     ("Phi3ForCausalLM", "Phi3Config", {
         **SMALL, "original_max_position_embeddings": 64, "rope_scaling": LONG})])
 def test_positions_are_those_of_generate(name, config, values):
     model, ids = of_config(name, config, **values), torch.randint(3, 99, (2, 7))
-    got = tv.generate(model, ids, 20, optimization_level=0)
-    assert torch.equal(got, model.generate(ids, max_new_tokens=20, do_sample=False))
+    mask = torch.ones_like(ids)
+    mask[1, :3] = 0
+    for given in ({}, {"attention_mask": mask}):
+        got = tv.generate(model, ids, 20, optimization_level=0, **given)
+        assert torch.equal(got, model.generate(ids, max_new_tokens=20, do_sample=False, **given))
 
 
 def test_positions_that_depend_on_tokens_are_not_saved(tmp_path):

@@ -56,6 +56,44 @@ def test_quantize_(config, dtype):
     assert outcomes(model, x) == ["read packed by 1 product" + four_bits] * 2
 
 
+BITS = (1, 2, 3, 5, 6, 7, 8)
+
+
+@turns(4)
+@pytest.mark.parametrize("mapping", ["SYMMETRIC", "ASYMMETRIC"])
+@pytest.mark.parametrize("granularity", [
+    quantization.PerAxis(0), quantization.PerGroup(32)], ids=["rows", "groups"])
+@pytest.mark.parametrize("bits", BITS)
+@torch.no_grad()
+def test_integers_of_any_number_of_bits(bits, granularity, mapping):
+    """Those of 4 bits and fewer are held in 4."""
+    model, exact = network(torch.float32), network(torch.float32)
+    quantization.quantize_(model, quantization.IntxWeightOnlyConfig(
+        weight_dtype=getattr(torch, f"int{bits}"), granularity=granularity,
+        mapping_type=getattr(quantization.MappingType, mapping)))
+    x = torch.randn(3, 128)
+    eager, compiled = model(x), torch.compile(model, backend="vulkan", options=OPTIONS)
+    torch.testing.assert_close(compiled(x), eager)
+    assert not torch.equal(eager, exact(x))
+    four_bits = ", in 4 bits" if bits <= 4 else ""
+    assert outcomes(model, x) == ["read packed by 1 product" + four_bits] * 2
+
+
+@turns(3)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("kind", [torch.float8_e4m3fn, torch.float8_e5m2])
+@torch.no_grad()
+def test_weights_of_8_bit_floats(kind, dtype):
+    model = network(dtype)
+    quantization.quantize_(model, quantization.Float8WeightOnlyConfig(weight_dtype=kind))
+    x = torch.randn(3, 128).to(dtype)
+    eager, compiled = model(x), torch.compile(model, backend="vulkan", options=OPTIONS)
+    # Eager rounds weights and products to the dtype in between.
+    torch.testing.assert_close(compiled(x), eager, rtol=2 * torch.finfo(dtype).eps,
+                               atol=8 * torch.finfo(dtype).eps)
+    assert outcomes(model, x) == ["read packed by 1 product"] * 2
+
+
 def small_floats():
     """torchao's configurations of small floating-point numbers that run on CPUs, by name."""
     mx = pytest.importorskip("torchao.prototype.mx_formats")

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -272,6 +273,80 @@ def test_files_that_do_not_fit(llama, tmp_path):
         (tmp_path / "generation.json").unlink()
         (tmp_path / "generation.json").write_text(json.dumps(info | wrong))
         assert message in run(tmp_path, code=1)
+
+
+def test_files_of_another_model(llama, tmp_path):
+    folder, model, _ = llama
+    config = type(model.config).from_dict(model.config.to_dict() | {"num_hidden_layers": 1})
+    other = tmp_path / "other"
+    tv.save_decoder(type(model)(config).eval(), other, ROOM, optimization_level=0)
+    mixed = tmp_path / "mixed"
+    for name, message in (("step.vke", "prompt.vke and step.vke have different caches"),
+                          ("prompt.vke", "prompt.vke and step.vke have different caches"),
+                          ("weights.safetensors", "weights.safetensors does not fit prompt.vke; ")):
+        mixed.mkdir()
+        for file in folder.iterdir():
+            (mixed / file.name).symlink_to((other if file.name == name else folder) / file.name)
+        error = run(mixed, code=1)
+        assert message in error and "save the model again" in error and str(mixed) in error
+        for file in mixed.iterdir():
+            file.unlink()
+        mixed.rmdir()
+
+
+@turns(2)
+@pytest.mark.parametrize("damage", [
+    "directory", "empty", "a byte", "half", "all but a byte", "zeros", "more"])
+def test_files_that_are_damaged(llama, damage, tmp_path):
+    """An exit status, and a sentence that names the file."""
+    folder = llama[0]
+    for file in folder.iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    for file in folder.iterdir():
+        whole = file.read_bytes()
+        made = {"empty": b"", "a byte": whole[:1], "half": whole[:len(whole) // 2],
+                "all but a byte": whole.rstrip()[:-1], "zeros": bytes(len(whole)),
+                "more": whole + b"x"}
+        (tmp_path / file.name).unlink()
+        if damage == "directory":
+            (tmp_path / file.name).mkdir()
+        else:
+            (tmp_path / file.name).write_bytes(made[damage])
+        if (damage, file.name) != ("more", "weights.safetensors"):  # what is behind it is not read
+            assert file.name in run(tmp_path, code=1)
+        if damage == "directory":
+            (tmp_path / file.name).rmdir()
+        else:
+            (tmp_path / file.name).unlink()
+        (tmp_path / file.name).symlink_to(file)
+
+
+@pytest.mark.parametrize("ends, strange, kept", [
+    (-1, [-1], []), ([-1, 5, 97, -7], [-1, 97, -7], [5]), ([], [], []), (None, [], [])])
+def test_what_is_no_token_ends_nothing(ends, strange, kept, tmp_path):
+    model, ids = decoder("llama"), ids_of(PROMPT)
+    model.generation_config.eos_token_id = ends
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        tv.save_decoder(model, tmp_path, ROOM, tokenizer=byte_tokenizer(), optimization_level=0)
+    said = [str(warning.message) for warning in said if "eos_token_id" in str(warning.message)]
+    assert len(said) == bool(strange)
+    assert not said or f"has {strange}, which are none of the model's 97 tokens" in said[0]
+    assert json.loads((tmp_path / "generation.json").read_text())["ends"] == kept
+    want = model.generate(ids, max_new_tokens=6, do_sample=False, eos_token_id=kept or None)[0]
+    assert run(tmp_path, "--tokens=6") == text_of(want, ids)
+
+
+def test_alibi(tmp_path):
+    """Its bias is as long as the cache, not as the text."""
+    torch.manual_seed(0)
+    model = transformers.FalconForCausalLM(transformers.FalconConfig(
+        vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+        alibi=True, initializer_range=0.3, pad_token_id=0, bos_token_id=1, eos_token_id=None))
+    ids = ids_of(PROMPT)
+    tv.save_decoder(model.eval(), tmp_path, ROOM, tokenizer=byte_tokenizer(), optimization_level=0)
+    want = model.generate(ids, max_new_tokens=20, do_sample=False)[0]
+    assert run(tmp_path, "--tokens=20") == text_of(want, ids)
 
 
 def test_what_is_saved(tmp_path):

@@ -20,7 +20,8 @@ Tensor dequantized(Emitter& e, const Tensor& x, const Tensor& scale, const Tenso
 /// Zero points of 4-bit integers that packed_pairs has made unsigned; none: 8. Without any in the
 /// file they are 0, before that.
 Tensor unsigned_zero(Emitter& e, const Tensor& zero, const Tensor& scale, bool is_signed);
-/// x as uint8, with the scale and zero point of its own range, which holds 0.
+/// x as uint8, with the scale and zero point of its own range, which holds 0; zeros alone have the
+/// scale 1.
 QuantisedValue dynamically_quantized(Emitter& e, const Tensor& x);
 /// (a - a_zero)(b - b_zero) in int32, as ONNX's MatMul: vectors are matrices of one row or column.
 Tensor integer_matmul(Emitter& e, const Tensor& a, const Tensor& a_zero, const Tensor& b,

@@ -275,9 +275,14 @@ QuantisedValue dynamically_quantized(Emitter& e, const Tensor& x) {
   const Tensor none = e.number(x.dtype, 0);
   const Tensor low = e.binary("minimum", e.reduce("amin", x, {}, false), none);
   const Tensor high = e.binary("maximum", e.reduce("amax", x, {}, false), none);
-  const Tensor scale = e.with("div", e.sub(high, low), 255);
-  const Tensor steps = e.unary("round", e.clamp(e.div(e.unary("neg", low), scale), 0, 255));
-  const Tensor zero = e.cast(e.cast(steps, DType::kI32), DType::kU8);
+  const Tensor one = e.number(x.dtype, 1), last = e.number(x.dtype, 255);
+  // As ONNX Runtime has it: zeros alone have the scale 1, and where the quotient is no number, as
+  // of a scale that is 0 (denormal values) or infinite, the zero point is 255.
+  const Tensor range = e.sub(high, low);
+  const Tensor scale = e.where(e.with("eq", range, 0), one, e.with("div", range, 255));
+  const Tensor place = e.div(e.unary("neg", low), scale);
+  const Tensor within = e.where(e.compare("lt", place, last), place, last);
+  const Tensor zero = e.cast(e.cast(e.unary("round", within), DType::kI32), DType::kU8);
   return {quantized(e, x, scale, zero, DType::kU8), scale, zero};
 }
 
