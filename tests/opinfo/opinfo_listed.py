@@ -28,7 +28,7 @@ LIST = Path(__file__).parent / "outside_engines.txt"
 VERSION = torch.__version__.split("+")[0]
 SAMPLES_OF_FLOAT32 = 4
 # CPU drivers end a loop early (DeviceProfile::max_loop_iterations); the list is planned for a GPU.
-_OF_THE_DEVICE = re.compile(r" makes \d+ loop iterations; .* makes \d+$")
+_OF_THE_DEVICE = re.compile(r"\b\d+ loop iterations; .* makes \d+$")
 
 
 def of_the_list(pair: Pair, count: int) -> list[int]:

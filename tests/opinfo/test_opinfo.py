@@ -16,7 +16,7 @@ pytest.importorskip("expecttest", reason="torch's op_db needs it")
 import opinfo_run
 from opinfo_compare import _as_good, _at_poles
 from opinfo_forms import FORMS, transformed, unnamed
-from opinfo_listed import VERSION, difference, listed_version
+from opinfo_listed import VERSION, difference, listed_version, of_the_list
 from opinfo_results import Results, by_entry
 from opinfo_run import Outcome, plan, run
 from opinfo_samples import Pair, by_hash, chosen, pairs, samples
@@ -115,6 +115,18 @@ def test_the_list_is_exact_in_both_directions():
         (number,) = chosen(pair, count, 1)
         assert difference(pair, number, count, Outcome(kind)) == ""
         assert difference(pair, number, count, Outcome(other)) != ""
+
+
+@of_the_version
+def test_what_a_cpu_driver_would_end_early_is_no_difference(device):
+    """The list is planned for a GPU, whose loops may have as many rounds as they want."""
+    pair = Pair("grid_sampler_3d", torch.float32, gradient=True)
+    inputs = samples(pair)
+    (number,) = of_the_list(pair, len(inputs))
+    outcome = run(pair, inputs[number])
+    if outcome.kind == "native":
+        assert "loop iterations" in outcome.reason
+    assert difference(pair, number, len(inputs), outcome) == ""
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "plain"])

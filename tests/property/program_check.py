@@ -58,7 +58,13 @@ _GOOD_REASON = re.compile("|".join((
     r"a result is a view with elements of another type, conjugated or negated, whose size varies",
     r"x\.data = … or set_ gives a tensor another's memory",
     r"PyTorch cannot check the size of what an argument is a view of",
-    r"engine_\d+ runs natively: \[check_indices\]")))
+    r"engine_\d+ runs natively: \[check_indices\]",
+    r"a number is -?\d+ here, which does not fit (u?int|float)",
+    # PyTorch gives a mask of the input's type where that has no elements.
+    r"dtype of input '(native_dropout\.1|getitem_\d+)'; got [A-Z]\w+, want bool",
+    r"result \d+ is a view (of argument \d+ )?that cannot be traced back to",
+    # Dynamo does likewise with any backend that raises these.
+    r"AOTAutograd failed: (DataDependentOutput|DynamicOutputShape)Exception")))
 # It is a good one if PyTorch's own backend, which hands AOTAutograd the same graph, fails, too.
 _AOTS_REASON = "PyTorch's AOTAutograd failed"
 

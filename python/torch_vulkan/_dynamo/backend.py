@@ -21,6 +21,7 @@ from .._fx import (
     parameter_names,
     regions,
     report,
+    shared_bases,
     two_four,
 )
 from .._fx.complex_values import real_at_border
@@ -225,6 +226,7 @@ def compile_graph_module(module: fx.GraphModule, kind: str, settings: Settings, 
     """
     regions.inline(module)
     graph = module.graph
+    bases = shared_bases.narrow_bases(graph)
     writes = bool(graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default))
     views = Views(views_of_arguments(graph, *compat.views_of_arguments(kind, graph),
                                      compat.views_laid_out_otherwise(kind, graph)),
@@ -236,7 +238,8 @@ def compile_graph_module(module: fx.GraphModule, kind: str, settings: Settings, 
     if writes:
         write_natively(module)
     whole = whole_graph(module) if len(calls) == 1 and not failed else None
-    return whole or boxed(module.forward)
+    call = whole or boxed(module.forward)
+    return shared_bases.narrowed(call, bases) if bases else call
 
 
 def build_engines(module: fx.GraphModule, kind: str, settings: Settings, weights: set[str],

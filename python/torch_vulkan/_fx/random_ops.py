@@ -9,6 +9,7 @@ from torch import fx
 
 from .._torch import compat
 from .._torch.sizes import Sizes
+from .fx_nodes import has_effect
 
 aten = torch.ops.aten
 
@@ -35,17 +36,22 @@ def is_random_op_memory(node: fx.Node) -> bool:
 def detach_random_ops(graph: fx.Graph) -> None:
     """Makes operators that draw random numbers independent of the tensors that they look at. They
     draw what they would have drawn, in the same order."""
-    sizes = Sizes(graph)
+    sizes, looked_at = Sizes(graph), []
     for node in list(graph.nodes):
         if node.op != "call_function":
             continue
         if node.target in _BY_LOOK:
             if (memory := _memory_like(graph, node, sizes)) is not None:
+                looked_at.append(node.args[0])
                 node.update_arg(0, memory)
         elif node.target is aten.native_dropout.default:
             _take_dropout_apart(graph, node, sizes)
-    for node in reversed(list(graph.nodes)):  # made to be drawn into
-        if node.target in _EMPTY and not node.users:
+    unread = set(looked_at)
+    for node in reversed(list(graph.nodes)):
+        if node.op != "call_function" or node.users or has_effect(node):
+            continue
+        if node in unread or node.target in _EMPTY:  # that was made to be drawn into
+            unread.update(node.all_input_nodes)
             graph.erase_node(node)
 
 

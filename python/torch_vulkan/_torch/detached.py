@@ -28,7 +28,9 @@ def keep_detached(module: fx.GraphModule, compiled):
 
 
 def _detached(module: fx.GraphModule) -> list[int]:
-    """Positions of results that are not views, and share memory with others or with arguments."""
+    """Positions of results that are not views, and share memory with others or with arguments, but
+    for those of which another result is a view: AOTAutograd makes both views of one tensor, which
+    another graph that writes to them has to be told."""
     graph = module.graph
     results = graph.output_node().args[0]
     if not isinstance(results, (tuple, list)):
@@ -38,7 +40,8 @@ def _detached(module: fx.GraphModule) -> list[int]:
     seen += [_memory(value) for value in values]
     return [i for i, value in enumerate(values)
             if _memory(value) is not None and not value._is_view() and not value.requires_grad
-            and seen.count(_memory(value)) > 1]
+            and seen.count(_memory(value)) > 1
+            and not any(other is not None and other._base is value for other in values)]
 
 
 def _value(node) -> torch.Tensor | None:

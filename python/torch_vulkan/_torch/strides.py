@@ -19,6 +19,15 @@ def _order(tensor: torch.Tensor) -> list[int]:
     return sorted(dims, key=lambda d: (-_hint(tensor.stride(d)), d))
 
 
+def memory_order(tensor: torch.Tensor) -> list[int]:
+    """All dimensions in the order in which they lie in memory, outermost first; as they are
+    numbered, where an expanded one lies nowhere."""
+    dims = range(tensor.dim())
+    if any(same(tensor.stride(d), 0) and not same(tensor.shape[d], 1) for d in dims):
+        return [*dims]
+    return sorted(dims, key=lambda d: (-_hint(tensor.stride(d)), d))
+
+
 def same(a, b) -> bool:
     """Equality of sizes without a guard."""
     if isinstance(a, int) and isinstance(b, int):

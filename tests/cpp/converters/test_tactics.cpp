@@ -53,6 +53,14 @@ void check_tactics(const Graph& graph, const std::shared_ptr<Device>& device,
   }
 }
 
+/// Whether some example has several tactics that a device with this profile may take.
+bool offers_several(const std::vector<Graph>& examples, const DeviceProfile& profile) {
+  return std::ranges::any_of(examples, [&](const Graph& graph) {
+    const auto all = tactics_of(graph, graph.nodes.at(0), {}, profile);
+    return std::ranges::count(all, "", &CandidateTactic::refusal) > 1;
+  });
+}
+
 class Tactics : public testing::TestWithParam<std::string> {};
 
 TEST_P(Tactics, AgreeWithTheReference) {
@@ -79,6 +87,13 @@ TEST_P(Tactics, AgreeWithTheReference) {
                    std::to_string(example) + "; " + seed_text());
       check_tactics(examples[example], device, p, compared);
     }
+  }
+  if (compared == 0 && std::ranges::none_of(profiles, [&](const DeviceProfile& p) {
+        return offers_several(examples, p);
+      })) {
+    // On a CPU driver both kinds of device are asked, so that nothing is left out everywhere.
+    ASSERT_FALSE(own.is_cpu());
+    GTEST_SKIP() << "all but one of its tactics are for CPU drivers";
   }
   EXPECT_GT(compared, 0) << "no example has two tactics";
 }
