@@ -11,16 +11,17 @@
 namespace tv {
 namespace {
 
-[[noreturn]] void refuse(const SettingRow& row, const Json& got, const std::string& want) {
-  throw Error(ErrorKind::kUser,
-              std::string("[settings] ") + row.name + ": got " + got.dump() + ", want " + want);
+[[noreturn]] void refuse(const SettingRow& row, const std::string& shown, const Json& got,
+                         const std::string& want) {
+  throw Error(ErrorKind::kUser, (shown.empty() ? std::string("setting ") + row.name : shown) +
+                                    ": got " + got.dump() + ", want " + want);
 }
 
-void check_pattern(const SettingRow& row, const std::string& pattern) {
+void check_pattern(const SettingRow& row, const std::string& pattern, const std::string& shown) {
   try {
     const std::regex checked(pattern);
   } catch (const std::regex_error& error) {
-    refuse(row, Json(pattern), "a regular expression (" + std::string(error.what()) + ")");
+    refuse(row, shown, Json(pattern), "a regular expression (" + std::string(error.what()) + ")");
   }
 }
 
@@ -33,11 +34,13 @@ bool is_precision(DType dtype) {
 
 }  // namespace
 
-void check_written(const SettingRow& row, const Json& json) {
+void check_written(const SettingRow& row, const Json& json, const std::string& shown) {
   const std::string_view kind = row.kind;
   const auto* items = json.get<Json::Array>();
-  if (kind == "Precisions" && items && items->empty()) refuse(row, json, kPrecisions);
-  if (kind == "Nodes" && json.get<double>()) refuse(row, json, "a whole number from 1, or \"inf\"");
+  if (kind == "Precisions" && items && items->empty()) refuse(row, shown, json, kPrecisions);
+  if (kind == "Nodes" && json.get<double>()) {
+    refuse(row, shown, json, "a whole number from 1, or \"inf\"");
+  }
 }
 
 Json setting_of_environment(const SettingRow& row) {
@@ -55,17 +58,18 @@ Json setting_of_environment(const SettingRow& row) {
   return value;
 }
 
-void read_setting(const SettingRow& row, const Json& json, bool& into) {
+void read_setting(const SettingRow& row, const Json& json, bool& into, const std::string& shown) {
   const bool* value = json.get<bool>();
-  if (!value) refuse(row, json, "true or false");
+  if (!value) refuse(row, shown, json, "true or false");
   into = *value;
 }
 
-void read_setting(const SettingRow& row, const Json& json, int64_t& into) {
+void read_setting(const SettingRow& row, const Json& json, int64_t& into,
+                  const std::string& shown) {
   const int64_t* value = json.get<int64_t>();
   if (!value || *value < row.low || *value > row.high) {
     const bool open = row.high == std::numeric_limits<int64_t>::max();
-    refuse(row, json,
+    refuse(row, shown, json,
            "an integer from " + std::to_string(row.low) +
                (open ? " up" : " to " + std::to_string(row.high)) +
                (*row.unit ? " (" + std::string(row.unit) + ")" : ""));
@@ -73,7 +77,7 @@ void read_setting(const SettingRow& row, const Json& json, int64_t& into) {
   into = *value;
 }
 
-void read_setting(const SettingRow& row, const Json& json, double& into) {
+void read_setting(const SettingRow& row, const Json& json, double& into, const std::string& shown) {
   const auto* whole = json.get<int64_t>();
   const auto* number = json.get<double>();
   const double value = json == Json("inf") ? std::numeric_limits<double>::infinity()
@@ -81,36 +85,41 @@ void read_setting(const SettingRow& row, const Json& json, double& into) {
                        : number            ? *number
                                            : 0;
   if (!(value >= 1) || std::floor(value) != value) {
-    refuse(row, json, "a whole number from 1, or \"inf\"");
+    refuse(row, shown, json, "a whole number from 1, or \"inf\"");
   }
   into = value;
 }
 
-void read_setting(const SettingRow& row, const Json& json, std::string& into) {
+void read_setting(const SettingRow& row, const Json& json, std::string& into,
+                  const std::string& shown) {
   const auto* value = json.get<std::string>();
-  if (!value) refuse(row, json, "text");
+  if (!value) refuse(row, shown, json, "text");
   const bool is_calibration = row.kind == std::string_view("Calibration");
-  if (is_calibration && !value->empty()) read_calibration(*value, "the setting calibration");
+  if (is_calibration && !value->empty()) {
+    read_calibration(*value, shown.empty() ? "the setting calibration" : shown);
+  }
   into = *value;
 }
 
-void read_setting(const SettingRow& row, const Json& json, std::vector<std::string>& into) {
+void read_setting(const SettingRow& row, const Json& json, std::vector<std::string>& into,
+                  const std::string& shown) {
   const auto* items = json.get<Json::Array>();
-  if (!items) refuse(row, json, "a list of names");
+  if (!items) refuse(row, shown, json, "a list of names");
   into.clear();
-  for (const Json& item : *items) read_setting(row, item, into.emplace_back());
+  for (const Json& item : *items) read_setting(row, item, into.emplace_back(), shown);
   if (row.kind == std::string_view("Patterns")) {
-    for (const std::string& pattern : into) check_pattern(row, pattern);
+    for (const std::string& pattern : into) check_pattern(row, pattern, shown);
   }
 }
 
-void read_setting(const SettingRow& row, const Json& json, std::vector<DType>& into) {
+void read_setting(const SettingRow& row, const Json& json, std::vector<DType>& into,
+                  const std::string& shown) {
   std::vector<std::string> names;
-  read_setting(row, json, names);
+  read_setting(row, json, names, shown);
   into.clear();
   for (const std::string& dtype : names) {
     into.push_back(dtype_from_name(dtype));
-    if (!is_precision(into.back())) refuse(row, dtype, kPrecisions);
+    if (!is_precision(into.back())) refuse(row, shown, dtype, kPrecisions);
   }
 }
 

@@ -11,14 +11,21 @@
 
 namespace tv {
 
-/// Each reads a value and throws Error(kUser), with the row's name and allowed values, if it is
-/// invalid.
-void read_setting(const SettingRow& row, const Json& json, bool& into);
-void read_setting(const SettingRow& row, const Json& json, int64_t& into);
-void read_setting(const SettingRow& row, const Json& json, double& into);
-void read_setting(const SettingRow& row, const Json& json, std::string& into);
-void read_setting(const SettingRow& row, const Json& json, std::vector<std::string>& into);
-void read_setting(const SettingRow& row, const Json& json, std::vector<DType>& into);
+/// Each reads a value and throws Error(kUser), with what is allowed, if it is invalid. Messages
+/// begin with `shown`, where the value is from and the name that it has there; "": "setting " and
+/// the row's name.
+void read_setting(const SettingRow& row, const Json& json, bool& into,
+                  const std::string& shown = "");
+void read_setting(const SettingRow& row, const Json& json, int64_t& into,
+                  const std::string& shown = "");
+void read_setting(const SettingRow& row, const Json& json, double& into,
+                  const std::string& shown = "");
+void read_setting(const SettingRow& row, const Json& json, std::string& into,
+                  const std::string& shown = "");
+void read_setting(const SettingRow& row, const Json& json, std::vector<std::string>& into,
+                  const std::string& shown = "");
+void read_setting(const SettingRow& row, const Json& json, std::vector<DType>& into,
+                  const std::string& shown = "");
 
 template <typename T>
 Json setting_json(const T& value) {
@@ -46,8 +53,8 @@ void read_environment(S& settings) {
 }
 
 /// Throws Error(kUser) for a value that a file or an option may not have, although the program
-/// itself may pass it: no precision, numbers of nodes with a point.
-void check_written(const SettingRow& row, const Json& json);
+/// itself may pass it: no precision, numbers of nodes with a point. `shown`: as of read_setting.
+void check_written(const SettingRow& row, const Json& json, const std::string& shown);
 
 /// Reads Settings or CacheSettings, called `what` in messages. An unknown field or an invalid value
 /// is an Error(kUser).

@@ -5,9 +5,12 @@ A module of its own, because importing the package would import torch, which the
 
 import importlib.util
 import os
+import pty
 import subprocess
 import sys
 import tempfile
+import threading
+import tty
 from pathlib import Path
 
 _BAD_COMMAND = 2  # as of the native program
@@ -42,21 +45,70 @@ def _slim(path: str, folder: str) -> str:
     return into
 
 
-def _slimmed(arguments: list[str], folder: str) -> list[str]:
-    """The arguments without --slim, with files that onnxslim wrote."""
-    out, found = [], False
+def _slimmed(arguments: list[str], folder: str) -> tuple[list[str], dict[str, str]]:
+    """The arguments without --slim, with files that onnxslim wrote; and what these were made of."""
+    out, made_of = [], {}
     rest = iter(argument for argument in arguments if argument != "--slim")
     for number, argument in enumerate(rest):
         flag, equals, path = argument.partition("=")
         if flag in ("--onnx", "--refitFromOnnx"):
-            found = True
             own = os.path.join(folder, str(number))  # of two files of one name
             os.mkdir(own)
-            argument = f"{flag}={_slim(path if equals else next(rest, ''), own)}"
+            path = path if equals else next(rest, "")
+            written = _slim(path, own)
+            made_of[written] = path
+            argument = f"{flag}={written}"
         out.append(argument)
-    if not found:
+    if not made_of:
         _refuse("--slim needs --onnx=FILE on the command line, the file that onnxslim rewrites")
-    return out
+    return out, made_of
+
+
+def _relay(source: int, to, names: dict[str, str]):
+    """Writes what comes from a descriptor until its end, with other names of files."""
+    names = {old.encode(): new.encode() for old, new in names.items()}
+    held = b""
+    while True:
+        try:
+            piece = os.read(source, 1 << 16)
+        except OSError:  # how a terminal ends
+            piece = b""
+        held += piece
+        for old, new in names.items():
+            held = held.replace(old, new)
+        # What may be the beginning of a name waits for the rest.
+        waits = max((n for old in names for n in range(len(old)) if held.endswith(old[:n])),
+                    default=0) if piece else 0
+        to.write(held[:len(held) - waits])
+        to.flush()
+        held = held[len(held) - waits:]
+        if not piece:
+            return os.close(source)
+
+
+def _terminal() -> tuple[int, int]:
+    """A terminal to read from, and to write to; line ends stay as they are written."""
+    source, into = pty.openpty()
+    tty.setraw(into)
+    return source, into
+
+
+def _run(command: list, names: dict[str, str]) -> int:
+    """Runs a program whose output calls files by other names, on terminals where this process has
+    some; returns its status."""
+    streams = [(stream.buffer, *(_terminal() if stream.isatty() else os.pipe()))
+               for stream in (sys.stdout, sys.stderr)]
+    (_, _, out), (_, _, err) = streams
+    with subprocess.Popen(command, stdout=out, stderr=err) as program:
+        relays = [threading.Thread(target=_relay, args=(source, to, names))
+                  for to, source, _ in streams]
+        os.close(out)
+        os.close(err)
+        for relay in relays:
+            relay.start()
+        for relay in relays:
+            relay.join()
+    return program.returncode
 
 
 def main():
@@ -75,6 +127,6 @@ def main():
     if "--slim" not in arguments:
         os.execv(program, ["vkexec", *arguments])
     with tempfile.TemporaryDirectory(prefix="vkexec-slim-") as folder:
-        # Lines that name the file name the one in that folder; _slim says which it was.
-        done = subprocess.run([program, *_slimmed(arguments, folder)])
-    sys.exit(done.returncode)
+        arguments, made_of = _slimmed(arguments, folder)
+        status = _run([program, *arguments], made_of)
+    sys.exit(status)

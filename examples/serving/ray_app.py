@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy
 from ray import serve
+from starlette.responses import JSONResponse
 
 import torch_vulkan as tv
 
@@ -28,9 +29,12 @@ class Images:
         return list(scores)
 
     async def __call__(self, request):
-        image = numpy.asarray(await request.json(), numpy.float32)
-        if image.shape != (3, 32, 32):
-            raise ValueError(f"got an image of {image.shape}, want (3, 32, 32)")
+        try:
+            image = numpy.asarray(await request.json(), numpy.float32)
+            if image.shape != (3, 32, 32):
+                raise ValueError(f"got an image of {image.shape}, want (3, 32, 32)")
+        except (TypeError, ValueError) as error:
+            return JSONResponse({"error": str(error)}, 400)
         scores = await self.classify(image)
         return {"class": int(scores.argmax()), "scores": scores.tolist()}
 

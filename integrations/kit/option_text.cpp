@@ -51,7 +51,7 @@ Json setting_of_text(const SettingRow& row, const std::string& key, const std::s
   if (kind == "Text" || kind == "File" || kind == "Directory") return text;
   const std::vector<std::string> names = option_items(text);
   Json items = Json::Array(names.begin(), names.end());
-  check_written(row, items);
+  check_written(row, items, key);
   return items;
 }
 

@@ -158,7 +158,7 @@ class Reader {
     each_setting(settings, [&](const SettingRow& row, auto& member) {
       if (!row.of_user) return;
       readers_[row.name] = [&row, &member](const auto& key, const auto& text) {
-        read_setting(row, setting_of_text(row, shown(key), text), member);
+        read_setting(row, setting_of_text(row, shown(key), text), member, shown(key));
       };
     });
   }
@@ -272,7 +272,7 @@ class Reader {
       std::error_code unknown;
       const bool folder = std::filesystem::is_directory(text, unknown);
       read_setting(row, setting_of_text(row, shown(key), folder ? text + "/timings.json" : text),
-                   options_.settings.timing_cache_path);
+                   options_.settings.timing_cache_path, shown(key));
     };
   }
 
@@ -359,14 +359,20 @@ Options read_options(const std::map<std::string, std::string>& given,
     const auto found = session.find(key);
     return found == session.end() ? std::string() : found->second;
   };
-  options.context = {.enable = entry("ep.context_enable") == "1",
-                     .embed = entry("ep.context_embed_mode") == "1",
+  const auto is_on = [&](const char* key) {
+    const std::string text = entry(key);
+    if (!text.empty() && text != "0" && text != "1") refuse_option(key, text, "0 or 1");
+    return text == "1";
+  };
+  options.context = {.enable = is_on("ep.context_enable"),
+                     .embed = is_on("ep.context_embed_mode"),
                      .file = entry("ep.context_file_path"),
                      .source = entry("ep.context_source_model_path")};
   // One request under the names of several versions of the runtime; "2" is of all weights.
-  options.strip_weights = options.strip_weights || entry("ep.enable_weightless_mode") == "2" ||
-                          entry("ep.enable_weightless") == "1" ||
-                          entry("ep.enable_weightless_ep_context_nodes") == "1";
+  const bool of_session = is_on("ep.enable_weightless");
+  const bool of_nodes = is_on("ep.enable_weightless_ep_context_nodes");
+  options.strip_weights =
+      options.strip_weights || of_session || of_nodes || entry("ep.enable_weightless_mode") == "2";
   return options;
 }
 

@@ -33,12 +33,18 @@ std::string text_attribute(const Ort::ConstNode& node, const char* key) {
   return there && attribute.GetValue(text).IsOK() ? text : std::string();
 }
 
-int64_t number_attribute(const Ort::ConstNode& node, const char* key, int64_t otherwise) {
+/// A flag of an EPContext node, 1 where it is not given. Throws Error(kUser) for another number.
+bool flag_attribute(const Ort::ConstNode& node, const char* key) {
   Ort::ConstOpAttr attribute{nullptr};
-  int64_t number = 0;
+  int64_t number = 1;
   const bool there = node.GetAttributeByName(key, attribute).IsOK() &&
                      static_cast<const OrtOpAttr*>(attribute) != nullptr;
-  return there && attribute.GetValue(number).IsOK() ? number : otherwise;
+  if (there && !attribute.GetValue(number).IsOK()) number = -1;
+  if (number != 0 && number != 1) {
+    throw Error(ErrorKind::kUser, "the EPContext node \"" + node.GetName() + "\": " + key +
+                                      ": got " + std::to_string(number) + ", want 0 or 1");
+  }
+  return number == 1;
 }
 
 std::vector<int32_t> types_of(const std::vector<Ort::ConstValueInfo>& values) {
@@ -280,7 +286,11 @@ Provider::Made Provider::load_context(const Ort::ConstGraph& graph, const Ort::C
                                       const Ort::ConstNode& fused) {
   const std::string data = text_attribute(context, "ep_cache_context");
   onnx::WeightBytes bytes{{reinterpret_cast<const uint8_t*>(data.data()), data.size()}, nullptr};
-  if (number_attribute(context, "embed_mode", 1) == 0) {
+  if (!flag_attribute(context, "main_context")) {
+    throw Error(ErrorKind::kUser, "the EPContext node \"" + context.GetName() +
+                                      "\": main_context: got 0, want 1: a node has its engine");
+  }
+  if (!flag_attribute(context, "embed_mode")) {
     bytes = onnx::map_external(folder_of(graph), data, 0, -1, "EPContext");
   }
   Context loaded = from_context(bytes.bytes);

@@ -89,7 +89,7 @@ class Reader {
         if (kind == "Calibration") {
           read_setting(row, Json(calibration_file(value)), member);
         } else {
-          read_setting(row, setting_of_text(row, shown(key), value), member);
+          read_setting(row, setting_of_text(row, shown(key), value), member, shown(key));
         }
       };
     });

@@ -88,6 +88,27 @@ def test_a_damaged_context(tmp_path):
     session(whole)
 
 
+@pytest.mark.parametrize("key, value, message", [
+    ("embed_mode", 7, "embed_mode: got 7, want 0 or 1"),
+    ("embed_mode", -1, "embed_mode: got -1, want 0 or 1"),
+    ("main_context", 2, "main_context: got 2, want 0 or 1"),
+    ("main_context", 0, "main_context: got 0, want 1: a node has its engine")])
+def test_numbers_of_a_node_that_mean_nothing(key, value, message, tmp_path):
+    changed = onnx.load(compiled(linear()[0], tmp_path, True))
+    (number,) = [a for a in changed.graph.node[0].attribute if a.name == key]
+    number.i = value
+    with pytest.raises(Exception, match=f'the EPContext node ".*": {message}'):
+        session(changed)
+
+
+@pytest.mark.parametrize("key", ["ep.context_enable", "ep.context_embed_mode",
+                                 "ep.enable_weightless", "ep.enable_weightless_ep_context_nodes"])
+def test_flags_of_a_session_that_mean_nothing(key):
+    """ONNX Runtime takes any text."""
+    with pytest.raises(Exception, match=f"{key}: got '7', want 0 or 1"):
+        session(linear()[0], {key: "7"})
+
+
 @pytest.mark.parametrize("kind", ["int8", "uint32", "string", "undefined"])
 def test_a_context_for_results_of_another_type(kind, tmp_path):
     """The runtime would allocate less than the engine writes, or no tensor."""

@@ -1,5 +1,5 @@
-"""ONNX Runtime's provider from C++: a program on the runtime's own headers and the library of its
-Python package."""
+"""ONNX Runtime's provider from C++ and C: programs on the runtime's own headers and the library of
+its Python package."""
 
 import re
 import shutil
@@ -38,7 +38,8 @@ def built(source, folder):
     path = folder / source.stem
     library = folder / "libonnxruntime.so.1"  # as it calls itself
     library.symlink_to(LIBRARIES[0])
-    subprocess.run(["g++", "-std=c++20", "-Wall", "-Wextra", "-Werror", f"-isystem{headers()}",
+    compiler = ["gcc", "-std=c11"] if source.suffix == ".c" else ["g++", "-std=c++20"]
+    subprocess.run([*compiler, "-Wall", "-Wextra", "-Werror", f"-isystem{headers()}",
                     source, library, f"-Wl,-rpath,{folder}", "-o", path], check=True)
     return path
 
@@ -74,6 +75,19 @@ def test_an_option_that_is_wrong(program, tmp_path, option, value, says):
     onnx.save(linear()[0], tmp_path / "net.onnx")
     done = run(program, tmp_path / "net.onnx", option, value)
     assert done.returncode == 1 and says in done.stderr, done.stderr
+
+
+def test_a_session_in_c(tmp_path):
+    program = built(Path(__file__).parent / "provider_cpp" / "session.c", tmp_path)
+    made, reference = linear()
+    onnx.save(made, tmp_path / "net.onnx")
+    done = run(program, tmp_path / "net.onnx", "builder_optimization_level", "0")
+    assert done.returncode == 0, done.stderr
+    got = numpy.float32(done.stdout.split()).reshape(2, -1)
+    numpy.testing.assert_allclose(got, reference(numpy.ones((2, 8), numpy.float32)), rtol=1e-4,
+                                  atol=1e-4)
+    done = run(program, tmp_path / "net.onnx", "fp16_enabel", "1")
+    assert done.returncode == 1 and "did you mean 'fp16_enable'" in done.stderr, done.stderr
 
 
 def test_a_model_that_is_none(program, tmp_path):

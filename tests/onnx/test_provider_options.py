@@ -221,7 +221,11 @@ def test_profile_shapes():
     ({"min_block_size": 2}, "option min_subgraph_size: min_block_size, which means the same"),
     ({"engine_cache_path": "/tmp/a", "engine_cache_dir": "/tmp/b"}, "option engine_cache_path: "),
     ({"engine_cache_enable": 0, "reuse_cached_engines": 1}, "option engine_cache_enable: "),
-    ({"builder_optimization_level": 9}, "optimization_level: got 9"),
+    ({"builder_optimization_level": 9}, "option builder_optimization_level: got 9, want an integer "
+                                        "from 0 to 5"),
+    ({"min_subgraph_size": 0}, "option min_subgraph_size: got 0, want a whole number from 1"),
+    ({"autocast_excluded_nodes": "(", "fp16_enable": 1}, 'option autocast_excluded_nodes: got "("'),
+    ({"ep_context_embed_mode": 7}, "option ep_context_embed_mode: got '7', want 1 or 0"),
     ({"max_workspace_size": "1GB"}, "option max_workspace_size: got '1GB', want a whole number"),
     ({"device_id": "gpu"}, "option device_id: got 'gpu'"),
     ({"device": "no such device"}, "no such device"),

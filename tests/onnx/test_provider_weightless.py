@@ -92,6 +92,24 @@ def test_other_weights_of_the_same_network(tmp_path):
         check(other, FEED, session(path, alone=True, refit_from_onnx=tmp_path / "other.onnx"))
 
 
+@pytest.mark.parametrize("level", ["ORT_ENABLE_ALL", "ORT_DISABLE_ALL"])
+def test_a_session_of_other_weights_builds_nothing(level, tmp_path):
+    """The cache has one engine, which the first session built; each has its own weights."""
+    def engines():
+        return {(path.name, path.stat().st_ino) for path in (tmp_path / "engines").iterdir()}
+
+    first = session(network(), level=level, alone=True, engine_cache_path=tmp_path)
+    built = engines()
+    assert len(built) == 1
+    for seed in (20, 30):
+        check(network(seed), FEED, session(network(seed), level=level, alone=True,
+                                           engine_cache_path=tmp_path))
+        assert engines() == built
+    check(network(), FEED, first)
+    session(network(slope=0.2), level=level, alone=True, engine_cache_path=tmp_path)
+    assert engines() > built, "another network has another engine"
+
+
 def address_of(made):
     data = made.SerializeToString()
     memory = ctypes.create_string_buffer(data, len(data))

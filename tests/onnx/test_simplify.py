@@ -111,6 +111,59 @@ def test_vkexec_slims(tmp_path):
     assert vkexec("--slim", f"--onnx={path}", "--nosuchflag").returncode == 2
 
 
+@pytest.mark.parametrize("terminal", [False, True])
+def test_vkexec_names_the_file_that_was_given(terminal, tmp_path):
+    """And not the one that onnxslim wrote, in reports as in errors."""
+    pytest.importorskip("onnxslim")
+    good, bad = tmp_path / "net.onnx", tmp_path / "bad.onnx"
+    onnx.save(model(), good)
+    onnx.save(helper.make_model(helper.make_graph(
+        [helper.make_node("NonZero", ["x"], ["y"], "bad")], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [6])],
+        [helper.make_tensor_value_info("y", TensorProto.INT64, [1, "n"])]),
+        opset_imports=[helper.make_opsetid("", 18)], ir_version=9), bad)
+    for path, status in ((good, 0), (bad, 1)):
+        arguments = ("--slim", f"--onnx={path}", "--skipInference", "--verbose",
+                     "--builderOptimizationLevel=0")
+        if terminal:
+            code = f"""
+import os, pty, sys
+status = pty.spawn([sys.executable, "-c", "import torch_vulkan_vkexec as v; v.main()",
+                    *{list(map(str, arguments))!r}])
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+            done = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True,
+                                  stdin=subprocess.DEVNULL)
+        else:
+            done = vkexec(*arguments)
+        said = done.stdout + done.stderr
+        assert done.returncode == status, said
+        assert "vkexec-slim-" not in said and f"{path}: " in said, said
+    assert "NonZero" in said
+
+
+@pytest.mark.parametrize("cuts", [1, 2, 7, 64])
+def test_names_in_pieces(cuts):
+    """Whatever pieces a text comes in."""
+    import io
+    import os
+    import threading
+
+    import torch_vulkan_vkexec
+
+    text = b"a /tmp/x/net.onnx, /tmp/x/net.on /tmp/x//tmp/x/net.onnx"
+    reads, writes = os.pipe()
+    shown = io.BytesIO()
+    relay = threading.Thread(target=torch_vulkan_vkexec._relay,
+                             args=(reads, shown, {"/tmp/x/net.onnx": "mine"}))
+    relay.start()
+    for at in range(0, len(text), cuts):
+        os.write(writes, text[at:at + cuts])
+    os.close(writes)
+    relay.join()
+    assert shown.getvalue() == b"a mine, /tmp/x/net.on /tmp/x/mine"
+
+
 def test_vkexec_slims_no_other_file(tmp_path):
     done = vkexec("--slim", "--skipInference")
     assert done.returncode == 2 and "--slim needs --onnx=FILE" in done.stderr

@@ -105,13 +105,15 @@ class ConfigReader {
       Json value;
       if (!row.of_user || !take_setting(row, value)) return;
       try {
-        check_written(row, value);
+        const std::string shown = source_of(row.name) + ": " + row.name;
+        check_written(row, value, shown);
         if constexpr (std::is_same_v<decltype(member), std::string&>) {
+          if (value == Json("")) fail(row.name, value, "a path");
           if (std::string_view(row.kind) == "Calibration") value = text_of_calibration(value);
         }
-        read_setting(row, value, member);
+        read_setting(row, value, member, shown);
       } catch (const Error& error) {
-        throw CommandError(source_of(row.name) + ": " + error.what());
+        throw CommandError(error.what());
       }
     });
   }
@@ -141,7 +143,7 @@ class ConfigReader {
     Json value;
     if (!take(key, value, /*optional=*/true)) return;
     const auto* text = value.get<std::string>();
-    if (!text || text->empty()) fail(key, value, "text");
+    if (!text || text->empty()) fail(key, value, "a path");
     into = *text;
   }
 
@@ -217,7 +219,8 @@ class ConfigReader {
     if (!take("device", value, /*optional=*/true) || !env("TORCH_VULKAN_DEVICE").empty()) return;
     const auto* number = value.get<int64_t>();
     const auto* text = value.get<std::string>();
-    if (!text && !(number && *number >= 0)) fail("device", value, "a number, a name or a UUID");
+    const bool good = text ? !text->empty() : number && *number >= 0;
+    if (!good) fail("device", value, "a number, a name or a UUID");
     o_.device = text ? *text : std::to_string(*number);
   }
 

@@ -204,10 +204,9 @@ CalibrationUse calibrate(Graph& graph, const Settings& settings, const DevicePro
   graph.calibrated = true;
   const bool permitted = permits_int8(settings), given = !settings.calibration.empty();
   if (permitted && !given && !is_quantised(graph)) {
-    throw Error(
-        ErrorKind::kUser,
-        "[settings] enabled_precisions: int8 needs a calibration, which tv.calibrate makes; "
-        "models that are quantised themselves (tv.quantize, PT2E, QDQ files) need neither");
+    throw Error(ErrorKind::kUser,
+                "setting enabled_precisions: int8 needs a calibration, which tv.calibrate makes; "
+                "models that are quantised themselves (tv.quantize, PT2E, QDQ files) need neither");
   }
   if (given) check_together(settings);
   if (!given) return use;

@@ -67,6 +67,19 @@ def refuse_no_file(path: str | os.PathLike, who: str) -> None:
         raise IsADirectoryError(f"{who}: {path} is a directory, want the name of a file")
 
 
+def refuse_no_place(path: str | os.PathLike, who: str) -> None:
+    """Raises what `written` would for a path that cannot be a file's, or whose folder is not there:
+    before work whose result goes there."""
+    refuse_no_file(path, who)
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise FileNotFoundError(errno.ENOENT, _no_folder(folder), str(path))
+
+
+def _no_folder(folder: Path) -> str:
+    return f"there is no folder {folder}: make it first"
+
+
 def write_text(path: str | os.PathLike, text: str, who: str) -> None:
     """Writes a text, as `written` has it."""
     with written(path, who) as file:
@@ -78,8 +91,8 @@ def _begun(unfinished: Path, path: Path) -> BinaryIO:
         return open(unfinished, "x+b")
     except OSError as error:
         folder = unfinished.parent
-        reason = error.strerror if error.errno != errno.ENOENT or folder.is_dir() else (
-            f"there is no folder {folder}: make it first")
+        missing = error.errno == errno.ENOENT and not folder.is_dir()
+        reason = _no_folder(folder) if missing else error.strerror
         raise OSError(error.errno, reason, str(path)) from None
 
 

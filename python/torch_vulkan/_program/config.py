@@ -1,11 +1,13 @@
 """tv.Config: what is built, and how, as a YAML file. Its fields are the rows of
 csrc/settings_table.h, and those that say what to build."""
 
+import io
 import math
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 
@@ -23,6 +25,7 @@ try:
         StrictBool,
         StrictInt,
         StrictStr,
+        ValidationError,
         create_model,
         model_validator,
     )
@@ -30,16 +33,32 @@ except ImportError as missing:
     raise ImportError("tv.Config needs the packages pydantic and pyyaml: pip install "
                       "torch-vulkan[config]") from missing
 
-_Path = Annotated[StrictStr, BeforeValidator(
+_Text = Annotated[StrictStr, Field(min_length=1)]
+_Path = Annotated[_Text, BeforeValidator(
     lambda path: os.fspath(path) if isinstance(path, os.PathLike) else path)]
 _DTYPES = Literal["float32", "float16", "bfloat16", "int8"]
-_TYPES = {
-    "Bool": StrictBool, "OptionalBool": StrictBool | None,
-    "Device": StrictInt | StrictStr | None,
-    "Operators": list[StrictStr], "Patterns": list[StrictStr],
-    "Precisions": list[_DTYPES] | None, "LowPrecision": Literal["float16", "bfloat16"] | None,
-    "Calibration": _Path | None, "File": _Path | None, "Directory": _Path | None,
-    "FlagOrPath": StrictBool | _Path, "Report": StrictBool | _Path,
+
+
+class _Kind(NamedTuple):
+    """What a file may have for a kind of settings, and how messages say it."""
+
+    type: Any
+    want: str
+
+
+_FLAG = _Kind(StrictBool, "true or false")
+_FLAG_OR_PATH = _Kind(StrictBool | _Path, "true, false or a path")
+_OPTIONAL_PATH = _Kind(_Path | None, "a path")
+_KINDS = {
+    "Bool": _FLAG, "OptionalBool": _Kind(StrictBool | None, _FLAG.want),
+    "Device": _Kind(Annotated[StrictInt, Field(ge=0)] | _Text | None,
+                    "a number, a name or a UUID"),
+    "Operators": _Kind(list[StrictStr], "a list of operators, such as [aten::relu]"),
+    "Patterns": _Kind(list[StrictStr], "a list of regular expressions"),
+    "Precisions": _Kind(list[_DTYPES] | None, "a list of float32, float16, bfloat16 and int8"),
+    "LowPrecision": _Kind(Literal["float16", "bfloat16"] | None, "float16 or bfloat16"),
+    "Calibration": _OPTIONAL_PATH, "File": _OPTIONAL_PATH, "Directory": _OPTIONAL_PATH,
+    "FlagOrPath": _FLAG_OR_PATH, "Report": _FLAG_OR_PATH,
 }
 _LARGEST = 2**63 - 1
 _Sizes = dict[str, list[Annotated[StrictInt, Field(ge=0, le=_LARGEST)]]]
@@ -47,16 +66,44 @@ _MEBIBYTES = 2**20  # fewer: a larger number was meant in bytes, as TensorRT's A
 _PRECISIONS = {"fp16": "float16", "bf16": "bfloat16", "int8": "int8"}
 
 
-def _type_of(row):
+def _kind_of(row) -> _Kind:
     if row.kind == "Nodes":
-        return Annotated[StrictInt, Field(ge=1, le=_LARGEST)] | Literal["inf"]
+        return _Kind(Annotated[StrictInt, Field(ge=1, le=_LARGEST)] | Literal["inf"],
+                     'a whole number from 1, or "inf"')
     if row.kind in ("Integer", "Bytes"):
-        return Annotated[StrictInt, Field(ge=row.low, le=row.high)]
-    return _TYPES[row.kind]
+        return _Kind(Annotated[StrictInt, Field(ge=row.low, le=row.high)],
+                     f"an integer {row.range}")
+    return _KINDS[row.kind]
+
+
+def _want(key: str) -> str:
+    """What the value of a key must be."""
+    if key in ROWS:
+        return _kind_of(ROWS[key]).want
+    if key == "workspace":
+        return f"a whole number of MiB below {_MEBIBYTES}"
+    if key.endswith("_shapes"):
+        return "sizes from 0 up by name of the input: {x: [1, 3, 224, 224]}"
+    return _FLAG.want if key in _PRECISIONS else _OPTIONAL_PATH.want
 
 
 def _plain_default(row):
+    if row.kind == "Calibration":
+        return None  # "" is no path
     return list(row.default) if isinstance(row.default, tuple) else row.default
+
+
+def _said(error: ValidationError, values: dict[str, Any], place: Callable[[str], str]) -> str:
+    """A line for each key that is wrong, after where its value is from, which `place` says of a
+    key, and of "" for what is wrong with several together."""
+    lines = []
+    for problem in error.errors(include_url=False):
+        if problem["loc"]:
+            key = str(problem["loc"][0])
+            lines.append(f"{place(key)}: {key}: got {values[key]!r}, want {_want(key)}")
+        else:
+            lines.append(f"{place('')}: {problem['ctx']['error']}")
+    return "\n".join(dict.fromkeys(lines))
 
 
 def _of_python(name: str, value: Any) -> Any:
@@ -126,6 +173,15 @@ class _Base(BaseModel):
     opt_shapes: _Sizes = Field({}, description="sizes that engines are tuned for")
     max_shapes: _Sizes = Field({}, description="largest sizes")
 
+    def __init__(self, /, **values):
+        self._fill(values, lambda key: "tv.Config")
+
+    def _fill(self, values: dict[str, Any], place: Callable[[str], str]) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise ValueError(_said(error, values, place)) from None
+
     @model_validator(mode="before")
     @classmethod
     def _known(cls, values):
@@ -143,7 +199,10 @@ class _Base(BaseModel):
     @model_validator(mode="after")
     def _fit(self):
         for name in self.model_fields_set & ROWS.keys():
-            checked(name, _of_python(name, getattr(self, name)))
+            try:
+                checked(name, _of_python(name, getattr(self, name)))
+            except ValueError as error:
+                raise ValueError(str(error).removeprefix("setting ")) from error
         if self.onnx_path is not None and self.graph_path is not None:
             raise ValueError("got onnx_path and graph_path, want one of them")
         if self.calibration_cache is not None and self.calibration:
@@ -192,17 +251,23 @@ class _Base(BaseModel):
             low, usual, high = (shapes.get(name) for shapes in
                                 (self.min_shapes, self.opt_shapes, self.max_shapes))
             high = high or usual or low
-            made[name] = Input(min_shape=low or usual or high, opt_shape=usual or high,
-                               max_shape=high, name=name)
+            try:
+                made[name] = Input(min_shape=low or usual or high, opt_shape=usual or high,
+                                   max_shape=high, name=name)
+            except ValueError as error:
+                raise ValueError(f"sizes of {name!r}: {error}") from error
         return made
 
     def compile(self):
         """Compiles `onnx_path` or `graph_path` and writes `engine_path` where given; returns the
-        tv.onnx.Model, or the tv.Engine of a graph file. Raises ValueError without one of them, and
-        as tv.onnx.compile and tv.build_graph do."""
+        tv.onnx.Model, or the tv.Engine of a graph file. Raises ValueError without one of them,
+        OSError before anything is built where `engine_path` can be no file, and as tv.onnx.compile
+        and tv.build_graph do."""
         from .. import onnx
         from .._aot import graph_import
 
+        if self.engine_path is not None:
+            whole_files.refuse_no_place(self.engine_path, "tv.Config: engine_path")
         if self.graph_path is not None:
             engine = graph_import.build_graph(self.graph_path, self.inputs(), **self.settings())
             if self.engine_path is not None:
@@ -225,7 +290,8 @@ class _Base(BaseModel):
         and defaults after it.
 
         Raises:
-            ValueError: the file is no YAML mapping, has an unknown key or an invalid value.
+            ValueError: the file is no YAML mapping, has an unknown key or an invalid value. The
+                message names the file or the variable, the key, and what is allowed.
         """
         try:
             text = Path(path).read_text(encoding="utf-8")
@@ -236,13 +302,17 @@ class _Base(BaseModel):
             raise ValueError(f"tv.Config: {os.fspath(path)}: got {type(values).__name__}, want "
                              "keys with values")
         over = _environment(cls.model_fields)
-        try:
-            return cls(**(values or {}) | over)
-        except ValueError as error:
-            if not over:
-                raise
-            names = ", ".join(map(_variable, over))
-            raise ValueError(f"{error}\n(after what the environment gives: {names})") from error
+        names = ", ".join(map(_variable, over))
+
+        def place(key: str) -> str:
+            if key in over:
+                return f"tv.Config: environment variable {_variable(key)}"
+            among = f" (after what the environment gives: {names})" if over and not key else ""
+            return f"tv.Config: {os.fspath(path)}{among}"
+
+        made = cls.__new__(cls)
+        made._fill((values or {}) | over, place)
+        return made
 
     def to_yaml(self, path: str | os.PathLike | None = None) -> str:
         """The text of a file with what is given; written to `path` where that is."""
@@ -275,15 +345,19 @@ def _environment(keys) -> dict[str, Any]:
 
 
 def _loaded(text: str, what: str) -> Any:
+    stream = io.StringIO(text)
+    stream.name = what  # as errors call it
     try:
-        return yaml.load(text, _Loader)
+        return yaml.load(stream, _Loader)
     except yaml.YAMLError as error:
-        raise ValueError(f"tv.Config: {what}: {error}") from error
+        raise ValueError(f"tv.Config: {error}") from error
+    except RecursionError:
+        raise ValueError(f"tv.Config: {what}: lists are nested too deeply") from None
 
 
 Config = create_model(
     "Config", __base__=_Base, __module__="torch_vulkan",
-    **{name: (_type_of(row), Field(_plain_default(row), description=row.help))
+    **{name: (_kind_of(row).type, Field(_plain_default(row), description=row.help))
        for name, row in ROWS.items()})
 Config.__doc__ = """What is built, and how. Fields: settings (docs/settings.md), `onnx_path`,
 `graph_path`, `engine_path`, `fp16`, `bf16`, `workspace` (MiB), and `min_shapes`, `opt_shapes` and
