@@ -355,14 +355,20 @@ class _Held:
         self._places = [place for module in model.modules() for place in (
             module._parameters, module._buffers, module._modules, module._forward_hooks,
             module._forward_pre_hooks)]
-        self._before = [*self._now()]
+        self._count = self._entries()
+        self._filled = [place for place in self._places if place]  # most have nothing
+        self._before = self._values()
 
     def unchanged(self) -> bool:
-        now = [*self._now()]
-        return len(now) == len(self._before) and all(map(operator.is_, now, self._before))
+        now = self._values()
+        return self._entries() == self._count and len(now) == len(self._before) and (
+            all(map(operator.is_, now, self._before)))
 
-    def _now(self):
-        return itertools.chain.from_iterable(map(dict.values, self._places))
+    def _entries(self) -> int:
+        return sum(map(len, self._places))
+
+    def _values(self) -> list:
+        return [*itertools.chain.from_iterable(map(dict.values, self._filled))]
 
 
 def _mark_seen(seen: torch.Tensor, ids: torch.Tensor, mask: torch.Tensor | None) -> None:
