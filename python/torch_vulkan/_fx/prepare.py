@@ -86,6 +86,9 @@ def compute_sizes_from_inputs(graph: fx.Graph) -> None:
 
 def _is_sized_by_data(node: fx.Node) -> bool:
     """True for nonzero and its like, also where the size was promised to be some number."""
+    if node.target is aten.index.Tensor:  # by a mask
+        return any(i is not None and getattr(i.meta.get("val"), "dtype", torch.bool) in (
+            torch.bool, torch.uint8) for i in node.args[1])
     tags = getattr(node.target, "tags", ())
     return torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags
 
