@@ -7,9 +7,6 @@ from numbers import Integral
 import torch
 from torch import nn
 
-# Layers of PyTorch that draw random numbers in training mode; its others do not.
-_RANDOM = (nn.modules.dropout._DropoutNd, nn.RReLU, nn.MultiheadAttention)
-
 
 def check(model) -> None:
     """Raises ValueError where a model cannot be stepped."""
@@ -21,20 +18,31 @@ def check(model) -> None:
         raise ValueError(f"generate: got {type(model).__name__}, {refused}: want a decoder of text "
                          "with attention; model.generate with a compiled forward takes every "
                          "model (docs/generation.md)")
-    training = next((name for name, module in model.named_modules()
-                     if module.training and _may_draw(module)), None)
-    if training is not None:
-        where = f" ({training!r})" if training else ""
-        raise ValueError(f"generate: got a model in training mode{where}, whose dropout gives "
+    if model.training and getattr(model, "is_gradient_checkpointing", False):
+        raise ValueError("generate: got a model in training mode that recomputes activations, "
+                         "which keeps no cache: call model.eval() first")
+    if (drawn := _drawn_in_training(model)) is not None:
+        raise ValueError(f"generate: got a model in training mode, whose dropout ({drawn}) gives "
                          "other tokens each time: call model.eval() first")
     if any(tensor.is_meta for tensor in model.parameters()):
         raise ValueError("generate: got a model on the device meta, which has no weights: load "
                          "them first")
 
 
-def _may_draw(module: nn.Module) -> bool:
-    """Whether a layer may use random numbers in training mode."""
-    return isinstance(module, _RANDOM) or not type(module).__module__.startswith("torch.nn.")
+def _drawn_in_training(model: nn.Module) -> str | None:
+    """The layer that draws random numbers because it is in training mode; None if there is none.
+    Rates of dropout are layers' numbers, by whose names they are found, as layers of transformers
+    pass them to functions."""
+    for name, module in model.named_modules():
+        if not module.training:
+            continue
+        rates = [value for key, value in vars(module).items() if "drop" in key]
+        if isinstance(module, nn.modules.dropout._DropoutNd):
+            rates.append(module.p)
+        if isinstance(module, nn.RReLU) or any(
+                isinstance(rate, float) and rate > 0 for rate in rates):
+            return name or type(module).__name__
+    return None
 
 
 def check_prompt(input_ids) -> None:

@@ -313,18 +313,23 @@ def test_tokens_that_the_model_does_not_know(token):
 
 
 def test_models_in_training_mode():
-    """Their dropout is random; a plain layer that someone puts in is not."""
+    """Their dropout is random, where they have any."""
     ids = torch.tensor([[5, 6, 7]])
-    with pytest.raises(ValueError, match=r"in training mode, .*call model.eval\(\) first"):
-        tv.generate(decoder("llama").train(), ids, 4)
-    model = decoder("gpt2")
-    model.transformer.h[1].mlp.dropout.train()
-    with pytest.raises(ValueError, match=r"training mode \('transformer.h.1.mlp.dropout'\)"):
-        tv.generate(model, ids, 4)
-    model = decoder("llama")
-    model.lm_head.train()
+    model = decoder("llama").train()
     want = model.generate(ids, max_new_tokens=4, do_sample=False)
     assert torch.equal(tv.generate(model, ids, 4), want)
+    model.model.layers[1].self_attn.attention_dropout = 0.5
+    with pytest.raises(ValueError, match=r"dropout \(model.layers.1.self_attn\) .* model.eval\(\)"):
+        tv.generate(model, ids, 4)
+    assert torch.equal(tv.generate(model.eval(), ids, 4), want)
+    model.gradient_checkpointing_enable()
+    with pytest.raises(ValueError, match=r"recomputes activations, .*call model.eval\(\) first"):
+        tv.generate(model.train(), ids, 4)
+    model = decoder("gpt2")
+    model.transformer.h[1].mlp.dropout.train()
+    with pytest.raises(ValueError, match=r"training mode, .* \(transformer.h.1.mlp.dropout\)"):
+        tv.generate(model, ids, 4)
+    model = decoder("llama")
     with pytest.raises(ValueError, match="on the device meta, which has no weights"):
         tv.generate(model.to("meta"), ids, 4)
 
