@@ -67,6 +67,15 @@ def _slimmed(arguments: list[str], folder: str) -> tuple[list[str], dict[str, st
 def _relay(source: int, to, names: dict[str, str]):
     """Writes what comes from a descriptor until its end, with other names of files."""
     names = {old.encode(): new.encode() for old, new in names.items()}
+    try:
+        _copy(source, to, names)
+    except BrokenPipeError:  # nobody reads any more, which the program is told when it writes again
+        pass
+    finally:
+        os.close(source)
+
+
+def _copy(source: int, to, names: dict[bytes, bytes]):
     held = b""
     while True:
         try:
@@ -83,7 +92,7 @@ def _relay(source: int, to, names: dict[str, str]):
         to.flush()
         held = held[len(held) - waits:]
         if not piece:
-            return os.close(source)
+            return
 
 
 def _terminal() -> tuple[int, int]:

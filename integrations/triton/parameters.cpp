@@ -87,7 +87,7 @@ class Reader {
         const bool path = kind == "File" || kind == "Directory" || kind == "Calibration";
         const std::string value = path ? in_folder(text) : text;
         if (kind == "Calibration") {
-          read_setting(row, Json(calibration_file(value)), member);
+          read_setting(row, Json(calibration_file(value)), member, shown(key));
         } else {
           read_setting(row, setting_of_text(row, shown(key), value), member, shown(key));
         }

@@ -1,6 +1,7 @@
 """tv.onnx.compile(simplify=True): onnxslim before the importer."""
 
 import importlib.util
+import os
 import subprocess
 import sys
 
@@ -146,7 +147,6 @@ sys.exit(os.waitstatus_to_exitcode(status))
 def test_names_in_pieces(cuts):
     """Whatever pieces a text comes in."""
     import io
-    import os
     import threading
 
     import torch_vulkan_vkexec
@@ -174,3 +174,19 @@ def test_vkexec_slims_no_other_file(tmp_path):
     pytest.importorskip("onnxslim")
     done = vkexec("--slim", f"--onnx={tmp_path}/none.onnx")
     assert done.returncode == 1 and "none.onnx" in done.stderr
+
+
+def test_an_output_that_nobody_reads_any_more():
+    """`vkexec --slim … | head -1`: the program is told when it writes again, and does not wait."""
+    import torch_vulkan_vkexec
+
+    class Closed:
+        def write(self, piece):
+            raise BrokenPipeError
+
+    source, into = os.pipe()
+    os.write(into, b"lines\n")
+    torch_vulkan_vkexec._relay(source, Closed(), {"old": "new"})
+    with pytest.raises(BrokenPipeError):
+        os.write(into, b"more")
+    os.close(into)

@@ -179,7 +179,8 @@ def in_place(s: Scope) -> str:
              "add_(1)", "mul_(2)", f"copy_({s.like(x)})"]
     if s.values[x].dim():
         d = s.dim(x)
-        forms += [f"index_fill_({d}, torch.tensor([0]), {y})", f"transpose_({d}, 0)",
+        forms += [f"index_fill_({d}, torch.tensor([{s.one('0', '-1')}]), {y})",
+                  f"transpose_({d}, 0)",
                   f"index_add_({d}, torch.tensor([0]), {x}.narrow({d}, -1, 1).clone())",
                   f"index_put_((torch.tensor([0, -1]),), {x}[0].clone(), accumulate=True)",
                   f"index_copy_({d}, torch.tensor([0]), {x}.narrow({d}, -1, 1).clone())",

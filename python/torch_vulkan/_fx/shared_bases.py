@@ -49,11 +49,11 @@ def _places(argument: fx.Node) -> _Places | None:
     value = argument.meta.get("val")
     if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
         return None
-    nodes, reach, is_written = [argument], 0, False
+    nodes, reach, last = [argument], 0, None
     for node in nodes:  # which grow
         for user in node.users:
             if user.target is aten.copy_.default and user.args[0] is argument and not user.users:
-                is_written = True
+                last = user.args[1]
                 continue
             if user.target is aten.as_strided_scatter.default and user.args[1] is not node:
                 nodes.append(user)
@@ -66,7 +66,7 @@ def _places(argument: fx.Node) -> _Places | None:
             if end is None:
                 return None
             reach = max(reach, end)
-    return _Places(nodes, reach) if is_written and reach else None
+    return _Places(nodes, reach) if last in nodes[1:] and reach else None
 
 
 def _end(sizes, strides, offset) -> int | None:

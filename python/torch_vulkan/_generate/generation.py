@@ -192,6 +192,7 @@ class _Steps:
         self.together, self._steps_made, self._calls_made = 1, 0, 0
         self._engine_calls_made, self._submitted_before = 0, 0
         self.watches, self._held = False, None
+        self._one_by_one = 3  # steps, the prompt's with them
         self._cache = _cache(model.config, room)
         takes = inspect.signature(type(model).forward).parameters
         self._arguments = {models.cache_argument(model): self._cache,
@@ -300,8 +301,9 @@ class _Steps:
                     "draws='device' the step draws them")
         if self.together == 1:
             return "steps_per_submission is 1"
-        if self._again is None and self._steps_made <= 3:
-            return "the prompt and the first two steps are made one by one"
+        if self._again is None and self._steps_made <= self._one_by_one:
+            return ("the prompt and the first two steps are made one by one, and so are two behind "
+                    "a change of the model's parts")
         if self._again is None:
             return ("the model's Python runs in each step: what its cache holds in Python, or "
                     "which tensors it is called with, changes (a window that slides does both)")
@@ -325,6 +327,7 @@ class _Steps:
         if self._engine is not None:
             self._submitted_before -= self._engine.engine().submissions()
         self._again = self._engine = self._record = self._held = None
+        self._one_by_one = self._steps_made + 3
 
     def _call(self) -> None:
         first = self._ids is not self._state.tokens

@@ -18,12 +18,14 @@ def check(model) -> None:
         raise ValueError(f"generate: got {type(model).__name__}, {refused}: want a decoder of text "
                          "with attention; model.generate with a compiled forward takes every "
                          "model (docs/generation.md)")
-    if model.training and getattr(model, "is_gradient_checkpointing", False):
+    checkpoints = "is_activation_checkpointing" if hasattr(
+        type(model), "is_activation_checkpointing") else "is_gradient_checkpointing"
+    if model.training and getattr(model, checkpoints, False):
         raise ValueError("generate: got a model in training mode that recomputes activations, "
                          "which keeps no cache: call model.eval() first")
     if (drawn := _drawn_in_training(model)) is not None:
-        raise ValueError(f"generate: got a model in training mode, whose dropout ({drawn}) gives "
-                         "other tokens each time: call model.eval() first")
+        raise ValueError("generate: got a model in training mode, whose dropout or noise "
+                         f"({drawn}) gives other tokens each time: call model.eval() first")
     if any(tensor.is_meta for tensor in model.parameters()):
         raise ValueError("generate: got a model on the device meta, which has no weights: load "
                          "them first")
@@ -31,12 +33,12 @@ def check(model) -> None:
 
 def _drawn_in_training(model: nn.Module) -> str | None:
     """The layer that draws random numbers because it is in training mode; None if there is none.
-    Rates of dropout are layers' numbers, by whose names they are found, as layers of transformers
-    pass them to functions."""
+    Rates of dropout and noise are layers' numbers, by whose names they are found, as layers of
+    transformers pass them to functions."""
     for name, module in model.named_modules():
         if not module.training:
             continue
-        rates = [value for key, value in vars(module).items() if "drop" in key]
+        rates = [value for key, value in vars(module).items() if "drop" in key or "jitter" in key]
         if isinstance(module, nn.modules.dropout._DropoutNd):
             rates.append(module.p)
         if isinstance(module, nn.RReLU) or any(

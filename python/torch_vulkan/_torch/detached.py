@@ -7,8 +7,9 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 
 def keep_detached(module: fx.GraphModule, compiled):
-    """`compiled`, where its results are views exactly where those of the captured graph are. A view
-    of a tensor that is then given other data (`x.data = y`) could not be traced any more."""
+    """`compiled`, where its results are views where those of the captured graph are, and where
+    another result is a view of them. A view of a tensor that is then given other data
+    (`x.data = y`) could not be traced any more."""
     places = _detached(module)
     if not places:
         return compiled

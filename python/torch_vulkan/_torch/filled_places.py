@@ -19,11 +19,11 @@ def index_fill(x, dim, index, value):
     number = value.to(x.dtype) if is_tensor else torch.scalar_tensor(
         value, dtype=x.dtype, layout=x.layout, device=x.device)
     if x.dim() == 0:
-        return torch.index_copy(x.unsqueeze(0), dim, index, number.expand(index.numel())).squeeze(
-            0).clone()
+        return index_fill(x.unsqueeze(0), dim, index, value).squeeze(0).clone()
     order = memory_order(x)
     rows = x.permute(order)
     dim = order.index(dim % x.dim())
+    index = torch.where(index < 0, index + rows.shape[dim], index)  # which index_copy refuses
     shape = [*rows.shape]
     shape[dim] = index.numel()
     filled = torch.index_copy(rows, dim, index, number.expand(shape))

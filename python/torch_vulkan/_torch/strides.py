@@ -21,9 +21,10 @@ def _order(tensor: torch.Tensor) -> list[int]:
 
 def memory_order(tensor: torch.Tensor) -> list[int]:
     """All dimensions in the order in which they lie in memory, outermost first; as they are
-    numbered, where an expanded one lies nowhere."""
+    numbered, where an expanded one lies nowhere, or data tell how they lie."""
     dims = range(tensor.dim())
-    if any(same(tensor.stride(d), 0) and not same(tensor.shape[d], 1) for d in dims):
+    if compat.depends_on_data(tensor) or any(
+            same(tensor.stride(d), 0) and not same(tensor.shape[d], 1) for d in dims):
         return [*dims]
     return sorted(dims, key=lambda d: (-_hint(tensor.stride(d)), d))
 

@@ -63,3 +63,18 @@ def test_weights_see_a_write_of_another_graph():
             assert_same(fast(x), model(x))
             write(model.table, torch.randn(2, 6))
         assert_same(fast(x), model(x))
+
+
+def test_nothing_is_written_beyond_an_argument():
+    """Whose only reader names places behind its end."""
+    def f(x, y):
+        seen = x.as_strided((4,), (1,), 0) + 1
+        torch.add(y, 6, out=x)
+        return seen
+
+    base, plain = torch.arange(8.), torch.arange(8.)
+    with torch.no_grad():
+        got = torch.compile(f, backend="vulkan", options={"min_block_size": 1})(
+            base[:1], torch.ones(1))
+        assert torch.equal(got, f(plain[:1], torch.ones(1)))
+    assert torch.equal(base, plain)
