@@ -4,10 +4,9 @@
 //
 // An entry turns its operator into kernels in one of four ways:
 //   expand    - rewrites the node into other operators (addmm → matmul + add). Runs first.
-//   pointwise - names a row of the pointwise table and its operands; fusion and codegen do all else.
-//   view      - describes the result as a view of the input. It needs no kernel if what reads it
-//               reads through strides.
-//
+//   pointwise - names a row of the pointwise table and its operands; fusion and codegen follow.
+//   view      - describes the result as a view of the input, which needs no kernel if those that
+//               use it can read through strides.
 //   convert   - emits tactics, each a list of kernel launches (Steps).
 // The partitioner calls the same entry's `unsupported`.
 

@@ -319,7 +319,7 @@ def test_models_in_training_mode():
     want = model.generate(ids, max_new_tokens=4, do_sample=False)
     assert torch.equal(tv.generate(model, ids, 4), want)
     model.model.layers[1].self_attn.attention_dropout = 0.5
-    with pytest.raises(ValueError, match=r"dropout \(model.layers.1.self_attn\) .* model.eval\(\)"):
+    with pytest.raises(ValueError, match=r"noise \(model.layers.1.self_attn\) .* model.eval\(\)"):
         tv.generate(model, ids, 4)
     assert torch.equal(tv.generate(model.eval(), ids, 4), want)
     model.gradient_checkpointing_enable()
