@@ -62,6 +62,7 @@ _GOOD_REASON = re.compile("|".join((
     r"a number is -?\d+ here, which does not fit (u?int|float)",
     # PyTorch gives a mask of the input's type where that has no elements.
     r"dtype of input '(native_dropout\.1|getitem_\d+)'; got [A-Z]\w+, want bool",
+    r"arguments that are written to share memory otherwise than when",
     r"result \d+ is a view (of argument \d+ )?that cannot be traced back to",
     # Dynamo does likewise with any backend that raises these.
     r"AOTAutograd failed: (DataDependentOutput|DynamicOutputShape)Exception")))

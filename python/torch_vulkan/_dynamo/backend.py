@@ -53,6 +53,7 @@ from .._torch import (
 from .._torch.detached import keep_detached
 from .._torch.guards import of_graph
 from .._torch.kept_composites import keep_composites, use_own_operators
+from .._torch.shared_places import keep_places
 from ..compilations import Compilation
 from .wrapped_weights import count_writes
 
@@ -92,8 +93,8 @@ def compile_captured(aot, module: fx.GraphModule, example_inputs, settings: Sett
         with keep_composites(), compat.views_by_their_facts(), (
                 parameter_names.known_from(module)), (
                 captured_tensors.known_from(module, example_inputs)):
-            compiled = count_writes(example_inputs, keep_detached(
-                module, aot(module, example_inputs)))
+            compiled = count_writes(example_inputs, keep_places(
+                module, example_inputs, keep_detached(module, aot(module, example_inputs))))
         if base_guards.drop_since(guards):
             raise WholeGraph("PyTorch cannot check the size of what an argument is a view of")
         return compiled

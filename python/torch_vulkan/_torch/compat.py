@@ -187,6 +187,13 @@ def _is_expanded(value) -> bool:
         isinstance(stride, int) and stride == 0 for stride in value.stride())
 
 
+def writes_to_arguments() -> bool:
+    """Whether the graph that AOTAutograd traced last writes to one of its arguments."""
+    context = torch._guards.TracingContext.try_get()
+    metadata = context.fw_metadata if context is not None else None
+    return metadata is None or any(info.mutates_data for info in metadata.input_info)
+
+
 def static_inputs() -> tuple[set[int], set[int]]:
     """Positions of the graph's inputs that are parameters or buffers, and of those that the graph
     changes, of the graph that AOTAutograd hands to the compiler now."""

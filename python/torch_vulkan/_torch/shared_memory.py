@@ -21,6 +21,17 @@ def shadows(tensors: dict[str, torch.Tensor], changes: Changes) -> Changes:
     return found
 
 
+def overlap(tensors: list[torch.Tensor]) -> bool:
+    """Whether the memory of two tensors of one storage, from the first element to the last, is
+    shared."""
+    reach = 0
+    for start, end in sorted(_span(tensor) for tensor in tensors if tensor.numel()):
+        if start < reach:
+            return True
+        reach = end
+    return False
+
+
 def has_its_own_elements(tensor: torch.Tensor) -> bool:
     """False if several elements are one number in memory, as in what `expand` returns."""
     return not any(size > 1 and stride == 0

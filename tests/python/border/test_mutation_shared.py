@@ -1,5 +1,8 @@
 """Writes to arguments whose memory others show: other arguments, and weights of another graph."""
 
+import warnings
+
+import pytest
 import torch
 from test_mutation import put_slice, spec
 from torch import nn
@@ -78,3 +81,54 @@ def test_nothing_is_written_beyond_an_argument():
             base[:1], torch.ones(1))
         assert torch.equal(got, f(plain[:1], torch.ones(1)))
     assert torch.equal(base, plain)
+
+
+# Where two arguments of four elements begin; the second in memory of its own where it is None.
+PLACES = {"apart": (0, None), "beside": (0, 8), "over": (0, 2), "behind": (4, 6), "closer": (4, 5),
+          "turned": (2, 0), "same": (0, 0)}
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("order", [
+    ("over", "behind", "closer", "turned", "over"), ("apart", "over", "apart"),
+    ("over", "apart", "over"), ("apart", "same", "beside"), ("beside", "turned", "apart"),
+    ("same", "apart", "over")], ids="-".join)
+def test_arguments_share_memory_otherwise_than_before(order, dynamic):
+    """Of which PyTorch 2.13 has no guard: aot_eager and inductor do what was right for the first
+    call."""
+    def f(a, b):
+        a.add_(1)
+        b.mul_(2)
+        return a + b
+
+    compiled = torch.compile(f, backend="vulkan", dynamic=dynamic, options={"min_block_size": 1})
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in order:
+            memory = [torch.arange(16.), torch.arange(16.), torch.arange(4.), torch.arange(4.)]
+            first, second = PLACES[name]
+            got, want = (call(base[first:first + 4],
+                              own if second is None else base[second:second + 4])
+                         for call, base, own in ((compiled, *memory[::2]), (f, *memory[1::2])))
+            assert torch.equal(got, want), name
+            assert torch.equal(memory[0], memory[1]) and torch.equal(memory[2], memory[3]), name
+
+
+def test_memory_shared_otherwise_is_a_reason():
+    compiled = torch.compile(lambda a, b: (a.add_(1), b * 2)[1], backend="vulkan",
+                             options={"min_block_size": 1})
+    base = torch.arange(16.)
+    with torch.no_grad():
+        compiled(base[:4], base[2:6])
+        with pytest.warns(UserWarning, match="share memory otherwise than .* runs natively"):
+            compiled(base[4:8], base[6:10])
+
+
+def test_what_is_only_read_may_lie_anywhere(recwarn):
+    compiled = torch.compile(lambda a, b: a * 2 + b, backend="vulkan",
+                             options={"min_block_size": 1})
+    base = torch.arange(16.)
+    for a, b in ((0, 2), (4, 6), (4, 7)):
+        assert torch.equal(compiled(base[a:a + 4], base[b:b + 4]),
+                           base[a:a + 4] * 2 + base[b:b + 4])
+    assert not [w for w in recwarn if "runs natively" in str(w.message)]
