@@ -2,6 +2,7 @@
 
 import copy
 import io
+import itertools
 import warnings
 from collections.abc import Sequence
 
@@ -22,6 +23,7 @@ from .._engines.engine import Engine, tensor_bytes
 from .._fx.mutation import refuse_overlapping
 from .._script import programs
 from .._torch import compat, transforms
+from .._torch.shared_memory import share_elements
 
 
 class Program(nn.Module):
@@ -64,6 +66,7 @@ class Program(nn.Module):
         graph = self._exported.graph
         places = {node: j for j, node in enumerate(graph.find_nodes(op="placeholder"))}
         self._written = [places[node] for node in writes.written_in_place(graph)]
+        self._writes = {*self._written, *(j for _, j in self._changed)}
         self._early = EarlyWrites(graph)
 
     def _adopt(self, graph_module: fx.GraphModule) -> None:
@@ -84,7 +87,8 @@ class Program(nn.Module):
 
         Raises:
             ValueError: an argument is missing or has another structure, dtype or rank, or a
-                dimension is outside its range; the message names it.
+                dimension is outside its range; or the program writes to two that share memory. The
+                message names it.
         """
         flat = self.signature.flatten(args, kwargs)
         self.signature.check(flat)
@@ -92,6 +96,8 @@ class Program(nn.Module):
         given = [*held, *flat]
         if reason := transforms.reason(given):
             return self._run_natively(reason, flat)
+        if self._writes:
+            self._refuse_shared(given, len(held))
         with torch.no_grad():
             try:
                 refuse_overlapping(given[j] for j in self._written)
@@ -104,6 +110,23 @@ class Program(nn.Module):
         if self._changed:
             results = [results[i] for i in self._returned]
         return pytree.tree_unflatten(results, self.signature.out_spec)
+
+    def _refuse_shared(self, given: list, held: int) -> None:
+        """What is only read is read as it was before the call, whatever memory it shares. Of what
+        two writes leave where they meet nothing is promised. given: the first `held` of it the
+        module holds, of which torch.export knows what it shares."""
+        of_storage: dict[int, list[int]] = {}
+        for j in sorted(self._writes):
+            if isinstance(given[j], torch.Tensor) and given[j].layout == torch.strided:
+                of_storage.setdefault(given[j].untyped_storage()._cdata, []).append(j)
+        for group in of_storage.values():
+            for a, b in itertools.combinations(group, 2) if len(group) > 1 else ():
+                if b >= held and share_elements(given[a], given[b]):
+                    names = [repr(self.signature.arguments[j - held].name) if j >= held
+                             else "a buffer" for j in (a, b)]
+                    raise ValueError(
+                        f"argument {names[1]} shares memory with {names[0]}, and the program "
+                        "writes to both: pass a copy of one (`.clone()`)")
 
     def _run_natively(self, error, flat):
         """The same by PyTorch, from the graph before compilation, with the current tensors."""

@@ -1,5 +1,7 @@
 """Weights that lie in each other's memory without being one tensor: `a.data = b.data`, views."""
 
+import functools
+
 import torch
 
 from .._base.raw_bytes import raw_bytes
@@ -30,6 +32,33 @@ def overlap(tensors: list[torch.Tensor]) -> bool:
             return True
         reach = end
     return False
+
+
+def share_elements(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors of one storage share a byte, exactly: rows between the other's rows do
+    not."""
+    if not a.numel() or not b.numel() or not overlap([a, b]):
+        return False
+    first = min(_span(a)[0], _span(b)[0])
+    return _share_bytes(_layout(a, first), _layout(b, first))
+
+
+def _layout(tensor: torch.Tensor, first: int) -> tuple:
+    """Sizes, strides and offset in bytes from byte `first` of the storage on."""
+    bytes_of = tensor.itemsize
+    return ((*tensor.shape, bytes_of), (*(stride * bytes_of for stride in tensor.stride()), 1),
+            tensor.storage_offset() * bytes_of - first)
+
+
+@functools.lru_cache(4096)
+def _share_bytes(*layouts) -> bool:
+    if layouts[0] == layouts[1]:
+        return True
+    size = max(offset + 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
+               for sizes, strides, offset in layouts)
+    seen = torch.zeros(size, dtype=torch.bool)
+    seen.as_strided(*layouts[0]).fill_(True)
+    return bool(seen.as_strided(*layouts[1]).any())
 
 
 def has_its_own_elements(tensor: torch.Tensor) -> bool:

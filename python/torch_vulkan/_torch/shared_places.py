@@ -3,6 +3,7 @@ PyTorch traces those that overlap as one argument, in which the graph names the 
 had, and has no guard of these, nor of memory that is shared only later (torch 2.13: aot_eager and
 inductor then compute otherwise than eager mode)."""
 
+import itertools
 import warnings
 
 import torch
@@ -10,7 +11,7 @@ from torch import fx
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import compat
-from .shared_memory import overlap
+from .shared_memory import overlap, share_elements
 
 
 def keep_places(module: fx.GraphModule, example_inputs, compiled):
@@ -37,8 +38,9 @@ def keep_places(module: fx.GraphModule, example_inputs, compiled):
         if any(args[i].storage_offset() != offset for i, offset in places):
             return False
         groups = _sharing(args, looked_at)
-        return all(any(known <= group for group in groups) for known in traced) and all(
-            group in traced or not overlap([args[i] for i in group]) for group in groups)
+        return all(any(known <= group for group in groups) for known in traced) and not any(
+            share_elements(args[i], args[j]) for group in groups if group not in traced
+            for i, j in itertools.combinations(group, 2))
 
     return call
 

@@ -7,6 +7,7 @@ import torch
 from test_mutation import put_slice, spec
 from torch import nn
 
+import torch_vulkan as tv
 from torch_vulkan._fx import engine_call
 
 from helpers import assert_same, vulkan
@@ -88,6 +89,12 @@ PLACES = {"apart": (0, None), "beside": (0, 8), "over": (0, 2), "behind": (4, 6)
           "turned": (2, 0), "same": (0, 0)}
 
 
+def add_and_double(a, b):
+    a.add_(1)
+    b.mul_(2)
+    return a + b
+
+
 @pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize("order", [
     ("over", "behind", "closer", "turned", "over"), ("apart", "over", "apart"),
@@ -96,20 +103,16 @@ PLACES = {"apart": (0, None), "beside": (0, 8), "over": (0, 2), "behind": (4, 6)
 def test_arguments_share_memory_otherwise_than_before(order, dynamic):
     """Of which PyTorch 2.13 has no guard: aot_eager and inductor do what was right for the first
     call."""
-    def f(a, b):
-        a.add_(1)
-        b.mul_(2)
-        return a + b
-
-    compiled = torch.compile(f, backend="vulkan", dynamic=dynamic, options={"min_block_size": 1})
+    compiled = torch.compile(add_and_double, backend="vulkan", dynamic=dynamic,
+                             options={"min_block_size": 1})
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in order:
             memory = [torch.arange(16.), torch.arange(16.), torch.arange(4.), torch.arange(4.)]
             first, second = PLACES[name]
-            got, want = (call(base[first:first + 4],
-                              own if second is None else base[second:second + 4])
-                         for call, base, own in ((compiled, *memory[::2]), (f, *memory[1::2])))
+            got, want = (
+                call(base[first:first + 4], own if second is None else base[second:second + 4])
+                for call, base, own in ((compiled, *memory[::2]), (add_and_double, *memory[1::2])))
             assert torch.equal(got, want), name
             assert torch.equal(memory[0], memory[1]) and torch.equal(memory[2], memory[3]), name
 
@@ -132,3 +135,19 @@ def test_what_is_only_read_may_lie_anywhere(recwarn):
         assert torch.equal(compiled(base[a:a + 4], base[b:b + 4]),
                            base[a:a + 4] * 2 + base[b:b + 4])
     assert not [w for w in recwarn if "runs natively" in str(w.message)]
+
+
+def test_a_program_refuses_arguments_that_share_memory():
+    """And are both written to. Rows between the other's rows are no sharing."""
+    class Both(nn.Module):
+        def forward(self, a, b):
+            return add_and_double(a, b)
+
+    program = tv.compile(Both(), [torch.zeros(4), torch.zeros(4)], min_block_size=1)
+    got, want = torch.arange(16.), torch.arange(16.)
+    for a, b in ((got[:4], got[2:6]), (got[:4], got[:4]), (got[::4], got[3:7])):
+        with pytest.raises(ValueError, match=r"argument 'b' shares memory with 'a', .*\.clone"):
+            program(a, b)
+    assert torch.equal(got, want)
+    assert torch.equal(program(got[::4], got[1::4]), add_and_double(want[::4], want[1::4]))
+    assert torch.equal(got, want)
