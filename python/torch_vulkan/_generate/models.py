@@ -123,7 +123,7 @@ def _one_rotation(config) -> int | None:
 
 def cache_argument(model) -> str | None:
     """The name of forward's argument for keys and values."""
-    takes = inspect.signature(type(model).forward).parameters
+    takes = inspect.signature(type(getattr(model, "_orig_mod", model)).forward).parameters
     return next((name for name in ("cache", "past_key_values") if name in takes), None)
 
 
