@@ -84,7 +84,6 @@ def test_inference_mode(arguments):
         assert torch.equal(tv.generate(model, given["input_ids"], STEPS), want)
 
 
-@turns(4, group="ways")
 def test_the_loop_on_compiled_models():
     model = decoder("llama")
     given = prompt(model)
