@@ -327,7 +327,7 @@ class _Steps:
         if self._engine is not None:
             self._submitted_before -= self._engine.engine().submissions()
         self._again = self._engine = self._record = self._held = None
-        self._one_by_one = self._steps_made + 3
+        self._one_by_one = self._steps_made + 2
 
     def _call(self) -> None:
         first = self._ids is not self._state.tokens

@@ -23,7 +23,7 @@ from .._engines.engine import Engine, tensor_bytes
 from .._fx.mutation import refuse_overlapping
 from .._script import programs
 from .._torch import compat, transforms
-from .._torch.shared_memory import share_elements
+from .._torch.shared_memory import of_one_storage, share_elements
 
 
 class Program(nn.Module):
@@ -96,7 +96,7 @@ class Program(nn.Module):
         given = [*held, *flat]
         if reason := transforms.reason(given):
             return self._run_natively(reason, flat)
-        if self._writes:
+        if len(self._writes) > 1:
             self._refuse_shared(given, len(held))
         with torch.no_grad():
             try:
@@ -115,12 +115,8 @@ class Program(nn.Module):
         """What is only read is read as it was before the call, whatever memory it shares. Of what
         two writes leave where they meet nothing is promised. given: the first `held` of it the
         module holds, of which torch.export knows what it shares."""
-        of_storage: dict[int, list[int]] = {}
-        for j in sorted(self._writes):
-            if isinstance(given[j], torch.Tensor) and given[j].layout == torch.strided:
-                of_storage.setdefault(given[j].untyped_storage()._cdata, []).append(j)
-        for group in of_storage.values():
-            for a, b in itertools.combinations(group, 2) if len(group) > 1 else ():
+        for group in of_one_storage(given, self._writes):
+            for a, b in itertools.combinations(sorted(group), 2):
                 if b >= held and share_elements(given[a], given[b]):
                     names = [repr(self.signature.arguments[j - held].name) if j >= held
                              else "a buffer" for j in (a, b)]

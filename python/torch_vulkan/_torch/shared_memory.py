@@ -1,6 +1,8 @@
-"""Weights that lie in each other's memory without being one tensor: `a.data = b.data`, views."""
+"""Tensors that lie in each other's memory without being one: `a.data = b.data`, views. Of weights
+that are changed, and of arguments."""
 
 import functools
+import math
 
 import torch
 
@@ -23,6 +25,16 @@ def shadows(tensors: dict[str, torch.Tensor], changes: Changes) -> Changes:
     return found
 
 
+def of_one_storage(values, positions) -> list[set[int]]:
+    """Of these positions in `values` those whose tensors share a storage; other values are passed
+    over."""
+    found: dict[int, set[int]] = {}
+    for i in positions:
+        if isinstance(values[i], torch.Tensor) and values[i].layout == torch.strided:
+            found.setdefault(values[i].untyped_storage()._cdata, set()).add(i)
+    return [group for group in found.values() if len(group) > 1]
+
+
 def overlap(tensors: list[torch.Tensor]) -> bool:
     """Whether the memory of two tensors of one storage, from the first element to the last, is
     shared."""
@@ -40,25 +52,35 @@ def share_elements(a: torch.Tensor, b: torch.Tensor) -> bool:
     if not a.numel() or not b.numel() or not overlap([a, b]):
         return False
     first = min(_span(a)[0], _span(b)[0])
-    return _share_bytes(_layout(a, first), _layout(b, first))
+    return _share_runs(_runs(a, first), _runs(b, first))
 
 
-def _layout(tensor: torch.Tensor, first: int) -> tuple:
-    """Sizes, strides and offset in bytes from byte `first` of the storage on."""
-    bytes_of = tensor.itemsize
-    return ((*tensor.shape, bytes_of), (*(stride * bytes_of for stride in tensor.stride()), 1),
-            tensor.storage_offset() * bytes_of - first)
+def _runs(tensor: torch.Tensor, first: int) -> tuple:
+    """What a tensor is in memory: the bytes of a run, the sizes and strides in bytes of the
+    dimensions that repeat it, and where it begins behind byte `first` of the storage."""
+    run, outer = tensor.itemsize, []
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if stride * tensor.itemsize == run and not outer:
+            run *= size
+        elif size > 1:
+            outer.append((size, stride * tensor.itemsize))
+    return run, tuple(outer), tensor.storage_offset() * tensor.itemsize - first
 
 
 @functools.lru_cache(4096)
-def _share_bytes(*layouts) -> bool:
-    if layouts[0] == layouts[1]:
-        return True
-    size = max(offset + 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
-               for sizes, strides, offset in layouts)
-    seen = torch.zeros(size, dtype=torch.bool)
-    seen.as_strided(*layouts[0]).fill_(True)
-    return bool(seen.as_strided(*layouts[1]).any())
+def _share_runs(*layouts) -> bool:
+    """By a map of the memory, of as many bytes a place as all lengths and distances are multiples
+    of."""
+    unit = math.gcd(*(n for run, outer, offset in layouts
+                      for n in (run, offset, *(stride for _, stride in outer))))
+    places = [((*(size for size, _ in outer), run // unit),
+               (*(stride // unit for _, stride in outer), 1), offset // unit)
+              for run, outer, offset in layouts]
+    count = max(offset + 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
+                for sizes, strides, offset in places)
+    seen = torch.zeros(count, dtype=torch.bool)
+    seen.as_strided(*places[0]).fill_(True)
+    return bool(seen.as_strided(*places[1]).any())
 
 
 def has_its_own_elements(tensor: torch.Tensor) -> bool:

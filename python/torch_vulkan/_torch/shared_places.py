@@ -11,7 +11,7 @@ from torch import fx
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import compat
-from .shared_memory import overlap, share_elements
+from .shared_memory import of_one_storage, overlap, share_elements
 
 
 def keep_places(module: fx.GraphModule, example_inputs, compiled):
@@ -22,7 +22,7 @@ def keep_places(module: fx.GraphModule, example_inputs, compiled):
     looked_at = [i for i, value in enumerate(example_inputs) if _may_share(value)]
     if len(looked_at) < 2:
         return compiled
-    traced = [group for group in _sharing(example_inputs, looked_at)
+    traced = [group for group in of_one_storage(example_inputs, looked_at)
               if _may_overlap([example_inputs[i] for i in group])]
     places = [(i, example_inputs[i].storage_offset()) for group in traced for i in group
               if isinstance(example_inputs[i].storage_offset(), int)]
@@ -37,7 +37,7 @@ def keep_places(module: fx.GraphModule, example_inputs, compiled):
     def _is_as_traced(args) -> bool:
         if any(args[i].storage_offset() != offset for i, offset in places):
             return False
-        groups = _sharing(args, looked_at)
+        groups = of_one_storage(args, looked_at)
         return all(any(known <= group for group in groups) for known in traced) and not any(
             share_elements(args[i], args[j]) for group in groups if group not in traced
             for i, j in itertools.combinations(group, 2))
@@ -59,11 +59,3 @@ def _may_overlap(tensors: list[torch.Tensor]) -> bool:
 def _count(args, positions) -> int:
     """Of how many storages these arguments are."""
     return len({args[i].untyped_storage()._cdata for i in positions})
-
-
-def _sharing(args, positions) -> list[set[int]]:
-    """Positions of arguments in one storage."""
-    of_storage: dict[int, set[int]] = {}
-    for i in positions:
-        of_storage.setdefault(args[i].untyped_storage()._cdata, set()).add(i)
-    return [group for group in of_storage.values() if len(group) > 1]

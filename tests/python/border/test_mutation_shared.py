@@ -1,5 +1,6 @@
 """Writes to arguments whose memory others show: other arguments, and weights of another graph."""
 
+import random
 import warnings
 
 import pytest
@@ -9,6 +10,7 @@ from torch import nn
 
 import torch_vulkan as tv
 from torch_vulkan._fx import engine_call
+from torch_vulkan._torch.shared_memory import share_elements
 
 from helpers import assert_same, vulkan
 
@@ -151,3 +153,27 @@ def test_a_program_refuses_arguments_that_share_memory():
     assert torch.equal(got, want)
     assert torch.equal(program(got[::4], got[1::4]), add_and_double(want[::4], want[1::4]))
     assert torch.equal(got, want)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_which_tensors_share_elements(seed):
+    """Beside the places that they show."""
+    draw = random.Random(seed)
+    for _ in range(100):
+        memory = torch.arange(64, dtype=torch.int32)
+        pair = []
+        for _ in range(2):
+            sizes = [draw.choice([1, 2, 3]) for _ in range(draw.randrange(4))]
+            strides = [draw.choice([0, 1, 2, 3, 4, 6, 12]) for _ in sizes]
+            view = memory.as_strided(sizes, strides, draw.randrange(8))
+            halves = strides and strides[-1] == 1 and draw.random() < .3
+            pair.append(view.view(torch.int16) if halves else view)
+        assert share_elements(*pair) == bool(_bytes(pair[0]) & _bytes(pair[1])), [
+            (t.shape, t.stride(), t.storage_offset(), t.dtype) for t in pair]
+
+
+def _bytes(tensor):
+    starts = [tensor.storage_offset()]
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        starts = [start + n * stride for start in starts for n in range(size)]
+    return {start * tensor.itemsize + k for start in starts for k in range(tensor.itemsize)}

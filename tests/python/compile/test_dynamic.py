@@ -333,3 +333,16 @@ def test_guards_between_sizes_that_are_equal_go_with_the_engine():
             x = torch.randn(n, n)
             assert all(map(torch.equal, fast(x), f(x))), n
     assert built() == 2
+
+
+@torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True)
+def test_rows_of_as_many_as_data_tell_are_filled(recwarn):
+    """Of which nothing says how they lie in memory."""
+    def f(x, places):
+        some = x[x > 0]
+        return torch.stack([some, some * 2]).index_fill(0, places, 2.0)
+
+    x, places = torch.randn(20), torch.tensor([-1])
+    got = torch.compile(f, backend="vulkan", options={"min_block_size": 1})(x, places)
+    assert torch.equal(got, f(x, places))
+    assert not [w for w in recwarn if "the graph runs natively" in str(w.message)]

@@ -321,6 +321,10 @@ def test_models_in_training_mode():
     model.model.layers[1].self_attn.attention_dropout = 0.5
     with pytest.raises(ValueError, match=r"noise \(model.layers.1.self_attn\) .* model.eval\(\)"):
         tv.generate(model, ids, 4)
+    model.model.layers[1].self_attn.attention_dropout = 0.0
+    model.model.layers[0].mlp.router_jitter_noise = 0.5  # as Mixtral's
+    with pytest.raises(ValueError, match=r"noise \(model.layers.0.mlp\) gives other tokens"):
+        tv.generate(model, ids, 4)
     assert torch.equal(tv.generate(model.eval(), ids, 4), want)
     model.gradient_checkpointing_enable()
     with pytest.raises(ValueError, match=r"recomputes activations, .*call model.eval\(\) first"):
